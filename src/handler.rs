@@ -1,0 +1,80 @@
+//! Handlers: what the user wants done with each message, once. The contract, and the kinds.
+
+pub mod exec;
+pub mod log;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+
+use crate::{key::Key, message::Message};
+
+/// Does the user's work for one message.
+///
+/// # Contract
+///
+/// The same key comes again, with a higher attempt, until a run ends in [`Verdict::Done`] or
+/// [`Verdict::GiveUp`], so a handler with effects outside the ledger's transaction should be able
+/// to tell that it has been there ([`Work::key`], [`Work::attempt`], [`Work::interrupted`]).
+/// Several runs go on at once, never two of one key.
+///
+/// # Cancellation
+///
+/// The future is dropped only when the process is about to end; whatever it started must then die
+/// with it. When [`Work::stop`] turns true, the handler ends soon with [`Verdict::Stopped`], or
+/// with its true verdict if it has one by then.
+pub trait Handler: Send + Sync {
+    fn handle(&self, work: Work) -> BoxFuture<'static, Verdict>;
+
+    /// Whether a run takes time. One that does not is given as many slots as there are deliveries.
+    fn waits(&self) -> bool {
+        true
+    }
+
+    /// Whether it could start now; asked before consuming begins and while the worker is paused.
+    ///
+    /// # Errors
+    ///
+    /// One sentence: what is missing and what to do.
+    fn probe(&self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Which guarantee holds with this handler and why, in one line for the log.
+    fn guarantee(&self) -> &'static str;
+}
+
+/// One run of a handler.
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub message: Arc<Message>,
+    pub key: Key,
+    pub scope: Arc<str>,
+    pub queue: Arc<str>,
+    /// Counts from 1.
+    pub attempt: u32,
+    /// An earlier attempt was cut off by a crash and may have taken effect.
+    pub interrupted: bool,
+    /// Turns true at the drain deadline.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// What a handler says about one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Done,
+    /// Try again, not before `after` if that is given.
+    Retry {
+        error: String,
+        after: Option<Duration>,
+    },
+    /// No further attempt can help: dead-letter it.
+    GiveUp {
+        error: String,
+    },
+    /// The handler itself is missing or unreachable: says nothing about the message, uses no attempt.
+    CannotStart {
+        error: String,
+    },
+    /// Stopped at the drain deadline; uses no attempt.
+    Stopped,
+}

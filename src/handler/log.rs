@@ -1,0 +1,1 @@
+//! Prints each message as one line.

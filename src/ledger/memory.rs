@@ -1,0 +1,1 @@
+//! The reference model: a ledger in memory, for fast tests.
