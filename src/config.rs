@@ -5,6 +5,7 @@
 //!
 //! - `twins`: the flags and environment variables, and which key of the file each stands for;
 //! - `file`: the file's text becomes a table;
+//! - `sources`: the file's tables with flags and environment laid over them;
 //! - `section`: reads a table key by key, so that wrong types and unknown keys are problems;
 //! - `broker`, `ledger`, `worker`, `retry`, `handler`: one part each, with its defaults and relations;
 //! - `problem`, `secret`: how mistakes are worded, and what is never printed.
@@ -17,6 +18,7 @@ mod problem;
 mod retry;
 mod secret;
 mod section;
+mod sources;
 mod twins;
 mod worker;
 
@@ -32,8 +34,8 @@ pub use self::{
 };
 use self::{
     retry::for_people,
-    section::{Given, Raw, Section},
-    twins::{At, Override},
+    section::{Given, Section},
+    sources::Sources,
 };
 
 /// Everything that was configured, checked.
@@ -63,90 +65,38 @@ impl Config {
         flags: impl IntoIterator<Item = (&'a str, &'a [String])>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Problems> {
-        let mut problems = Problems::default();
-        let mut overrides = twins::from_env(environment, &mut problems);
-        overrides.extend(twins::from_flags(flags));
-
-        let table = match twins::text_of(&overrides, "config").map(file::read) {
-            Some(Ok(table)) => Some(table),
-            Some(Err(error)) => {
-                // Without the file the rest cannot be judged.
-                problems.push(error);
-                return Err(problems);
-            }
-            None => None,
-        };
-        let has_file = table.is_some();
-        let mut top = Section::new("", table.unwrap_or_default());
-        let mut broker = top.table("broker", "[broker]".to_owned());
-        let mut ledger = top.table("ledger", "[ledger]".to_owned());
-        let mut workers = top.tables("worker");
-        if workers.is_empty() && !has_file && overrides.iter().any(|(twin, _)| twin.is_of_worker()) {
-            workers.push(Section::new("", toml::Table::new()));
-        }
-        let mut workers: Vec<_> = workers
-            .into_iter()
-            .map(|mut worker| {
-                let place = if has_file { format!("{}: retry", worker.place()) } else { String::new() };
-                let retry = worker.table("retry", place);
-                (worker, retry)
-            })
-            .collect();
-        let only = if has_file { twins::text_of(&overrides, "queue") } else { None };
-        for (twin, setting) in &overrides {
-            match twin.at {
-                At::CommandLine => {}
-                At::Top => top.set(twin.key, setting.clone()),
-                At::Broker => broker.set(twin.key, setting.clone()),
-                At::Ledger => ledger.set(twin.key, setting.clone()),
-                At::Worker | At::Retry => {
-                    let concerned =
-                        |worker: &Section| only.is_none_or(|queue| worker.is_text("queue", queue));
-                    for (worker, retry) in workers.iter_mut().filter(|(worker, _)| concerned(worker)) {
-                        apply_to_worker(worker, retry, (*twin, setting.clone()));
-                    }
-                }
-            }
-        }
-        if workers.is_empty() && !top.has_problems() {
-            problems.push(NO_WORKER);
-        }
-        let selected =
-            workers.iter().any(|(worker, _)| only.is_none_or(|queue| worker.is_text("queue", queue)));
-        if let Some(queue) = only.filter(|_| !selected && !workers.is_empty()) {
-            problems.push(format!("no worker of the file has the queue {queue:?}: name one that it has"));
-        }
-
+        let mut sources = Sources::gather(flags, environment)?;
+        sources.require_worker();
+        let Sources { top, broker, ledger, workers, only, mut problems } = sources;
         let broker = finish(broker, &mut problems, broker::read);
         let (ledger, retention) = finish(ledger, &mut problems, ledger::read);
-        let drain_timeout = finish(top, &mut problems, |top| {
-            top.time("drain_timeout", Duration::ZERO..=DAY).map_or(DRAIN_TIMEOUT_DEFAULT, |time| time.value)
-        });
+        let drain_timeout = finish(top, &mut problems, drain_timeout);
         let mut workers = read_workers(workers, &retention, &mut problems);
         if let Some(queue) = only {
-            workers.retain(|worker| &*worker.policy.queue == queue);
+            workers.retain(|worker| *worker.policy.queue == queue);
         }
         problems.or(Self { broker, ledger, drain_timeout, workers })
     }
+
+    /// The same for a command that runs no worker: what concerns workers is neither needed nor judged.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in the rest.
+    pub fn load_without_workers<'a>(
+        flags: impl IntoIterator<Item = (&'a str, &'a [String])>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<(BrokerConfig, LedgerConfig), Problems> {
+        let Sources { top, broker, ledger, mut problems, .. } = Sources::gather(flags, environment)?;
+        let broker = finish(broker, &mut problems, broker::read);
+        let (ledger, _) = finish(ledger, &mut problems, ledger::read);
+        finish(top, &mut problems, drain_timeout);
+        problems.or((broker, ledger))
+    }
 }
 
-const NO_WORKER: &str = "no worker is configured: give --queue Q with --exec CMD… or --log, \
-                         or --config F with a [[worker]] table in it";
-
-/// A handler given outside the file takes the place of the file's.
-fn apply_to_worker(worker: &mut Section, retry: &mut Section, (twin, setting): Override) {
-    if handler::KINDS.contains(&twin.key) {
-        if matches!(&setting.raw, Raw::Text(text) if twin.key == "log" && matches!(text.as_str(), "false" | "0"))
-        {
-            worker.remove("log");
-            return;
-        }
-        for kind in handler::KINDS {
-            worker.remove(kind);
-        }
-    }
-    let section = if twin.at == At::Retry { retry } else { worker };
-    section.set(twin.key, setting);
+fn drain_timeout(top: &mut Section) -> Duration {
+    top.time("drain_timeout", Duration::ZERO..=DAY).map_or(DRAIN_TIMEOUT_DEFAULT, |time| time.value)
 }
 
 fn finish<T>(mut section: Section, problems: &mut Problems, read: impl FnOnce(&mut Section) -> T) -> T {

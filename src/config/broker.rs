@@ -47,8 +47,8 @@ pub(super) fn read(broker: &mut Section) -> BrokerConfig {
 }
 
 fn urls(broker: &mut Section) -> Vec<BrokerUrl> {
-    const EXPECTED: &str =
-        "expected amqp://[user:password@]host[:port][/vhost] or amqps://…, or a list of these";
+    // Without the place of user and password: it would look like a URL that holds some.
+    const EXPECTED: &str = "expected amqp://HOST:PORT/VHOST, amqps://…, or a list of these";
     let Some(given) = broker.texts("url", true, EXPECTED) else {
         return vec![BrokerUrl::new(URL_DEFAULT)];
     };

@@ -31,8 +31,8 @@ pub(super) fn read(retry: &mut Section) -> Retry {
         (None, Some(max)) => (default.initial_interval.min(max.value), max.value),
         (Some(initial), Some(max)) => {
             if initial.value > max.value {
-                retry
-                    .problem(format!("{}: it is more than the longest interval, {}", initial.said, max.said));
+                let max = for_people(max.value);
+                retry.problem(format!("{}: it is more than max_interval, {max}: lower it", initial.said));
             }
             (initial.value, max.value)
         }
@@ -72,15 +72,20 @@ pub(super) fn horizon(retry: &Retry, timeout: Duration) -> Duration {
     seconds(delays * (1.0 + retry.jitter) + runs)
 }
 
-/// To the second, or to the millisecond below ten seconds.
-pub(super) fn for_people(time: Duration) -> humantime::FormattedDuration {
-    let exact = time < Duration::from_secs(10);
-    let rounded = if exact {
-        Duration::from_millis(time.as_millis() as u64)
-    } else {
-        Duration::from_secs(time.as_secs())
-    };
-    humantime::format_duration(rounded)
+/// As times are written in a configuration, in the two largest units: `49d 17h`, `2m 46s`.
+pub(super) fn for_people(time: Duration) -> String {
+    const UNITS: [(&str, u128); 5] =
+        [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let all_ms = time.as_millis();
+    let mut rest_ms = all_ms;
+    let mut parts = Vec::new();
+    for (unit, length_ms) in UNITS.into_iter().skip_while(|(_, length_ms)| *length_ms > all_ms).take(2) {
+        if rest_ms >= length_ms {
+            parts.push(format!("{}{unit}", rest_ms / length_ms));
+        }
+        rest_ms %= length_ms;
+    }
+    if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
 }
 
 /// Saturates instead of failing on what no `Duration` holds.
@@ -91,6 +96,22 @@ fn seconds(seconds: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_shown_in_two_units() {
+        for (ms, shown) in [
+            (0, "0s"),
+            (1, "1ms"),
+            (1_500, "1s 500ms"),
+            (166_999, "2m 46s"),
+            (7 * 86_400_000, "7d"),
+            (u64::from(u32::MAX), "49d 17h"),
+            (86_400_001, "1d"),
+        ] {
+            assert_eq!(for_people(Duration::from_millis(ms)), shown);
+        }
+        assert!(for_people(Duration::MAX).ends_with('h'));
+    }
 
     #[test]
     fn the_horizon_adds_all_delays_and_all_runs() {

@@ -6,6 +6,7 @@ use serde::{Deserialize, de::IntoDeserializer, de::value::Error as ValueError};
 use toml::{Table, Value};
 
 use super::{Given, Raw, Section, Setting};
+use crate::config::retry::for_people;
 
 /// Each returns `None` if the key was not given, or was wrong; then a problem says so.
 impl Section {
@@ -68,10 +69,8 @@ impl Section {
             Raw::Toml(Value::String(text)) | Raw::Text(text) => humantime::parse_duration(text.trim()).ok(),
             _ => None,
         };
-        let within = || {
-            let [low, high] = [range.start(), range.end()].map(|bound| humantime::format_duration(*bound));
-            format!("expected a time from {low} to {high}")
-        };
+        let within =
+            || format!("expected a time from {} to {}", for_people(*range.start()), for_people(*range.end()));
         match time {
             Some(time) if range.contains(&time) => Some(self.given(key, &setting, time)),
             Some(_) => self.refuse(key, &setting, &within()),
