@@ -34,6 +34,18 @@ pub enum Command {
     Run(Box<run::RunArgs>),
 }
 
+/// Two threads: the work is waiting for others, and what computes or blocks has threads of its own.
+const RUNTIME_THREADS: usize = 2;
+
+/// The runtime of one command.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(RUNTIME_THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}")))
+}
+
 impl Command {
     /// Does the work of one command.
     ///

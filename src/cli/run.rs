@@ -1,10 +1,12 @@
 //! `ackonce run`: its flags, and what a worker is started with.
 
+mod serve;
+
 use std::{ffi::OsString, fmt};
 
 use clap::Args;
 
-use super::Failure;
+use super::{Failure, runtime};
 use crate::config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig};
 
 /// The flags of `run`. Their values are judged together with the file's and the environment's, so
@@ -181,7 +183,7 @@ pub fn execute(config: Config) -> Result<(), Failure> {
     for worker in &config.workers {
         log_effective(&config, worker);
     }
-    Ok(())
+    runtime()?.block_on(serve::serve(config))
 }
 
 /// One line with what this worker goes by; a command's arguments may hold secrets and are only counted.
