@@ -1,1 +1,18 @@
 //! The only place that speaks AMQP.
+//!
+//! - [`uri`]: a broker's URL becomes an [`Endpoint`], which never shows its password.
+//! - [`connect`]: one connection, with a time limit on every step, that can be cut.
+//! - [`error`]: what went wrong, in one sentence with a hint, and whether trying again can help.
+//! - [`convert`]: lapin's messages and tables to ours and back.
+//! - [`topology`]: the queues a worker needs, and looking them up.
+//! - [`publisher`]: confirmed publishing, on a connection of its own.
+
+pub mod connect;
+pub mod convert;
+pub mod error;
+pub mod topology;
+pub mod uri;
+
+pub use connect::Connection;
+pub use error::{BrokerError, Kind};
+pub use uri::Endpoint;

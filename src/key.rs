@@ -175,7 +175,7 @@ impl KeySpec {
 /// Why a message has no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct MissingKey(String);
+pub struct MissingKey(pub String);
 
 impl KeySource {
     fn extract(&self, message: &Message) -> Result<String, MissingKey> {

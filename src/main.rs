@@ -1,1 +1,45 @@
-fn main() {}
+//! Parse, log, dispatch, exit code.
+
+#![forbid(unsafe_code)]
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use ackonce::{
+    cli::{Cli, Failure, logging},
+    config::without_credentials,
+};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    logging::init_panics();
+    match run() {
+        Ok(code) => code,
+        Err(failure) => {
+            // A closed stderr is no reason to panic.
+            let _ = writeln!(io::stderr(), "ackonce: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn run() -> Result<ExitCode, Failure> {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            // The argument that is complained about may be a URL with a password.
+            let text = error.render().to_string();
+            let _ = write!(io::stderr(), "{}", without_credentials(&text));
+            return Ok(ExitCode::from(2));
+        }
+        Err(help) => {
+            let _ = help.print();
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    logging::init(&cli.log_level)?;
+    cli.command.execute()?;
+    Ok(ExitCode::SUCCESS)
+}

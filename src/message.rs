@@ -2,7 +2,7 @@
 
 mod value;
 
-pub use value::{Table, Value};
+pub use value::{Table, Value, table_json};
 
 /// One message as it came from the broker, immutable and shared between a delivery's copies of it.
 #[derive(Clone, Debug, Default, PartialEq)]

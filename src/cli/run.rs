@@ -1,0 +1,208 @@
+//! `ackonce run`: its flags, and what a worker is started with.
+
+use std::{ffi::OsString, fmt};
+
+use clap::Args;
+
+use super::Failure;
+use crate::config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig};
+
+/// The flags of `run`. Their values are judged together with the file's and the environment's, so
+/// that all mistakes are reported at once; here they are texts.
+#[derive(Args, Clone, Default)]
+#[command(
+    after_help = "A flag counts more than its variable, that more than the file. In a variable, a list is \
+written as words between blanks or as in the file: [\"a b\", \"c\"]. With a file of several workers, \
+--queue runs only that queue's worker; without it, the flags of a worker change every worker."
+)]
+pub struct RunArgs {
+    /// Configuration file (TOML) [env: ACKONCE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// Broker, repeatable; a password is better kept in the variable or a file [env: AMQP_URL]
+    /// [default: amqp://127.0.0.1:5672]
+    #[arg(long, value_name = "URL")]
+    url: Vec<String>,
+    /// File that holds the broker's password [env: ACKONCE_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<String>,
+    /// Time between heartbeats, whole seconds [env: ACKONCE_HEARTBEAT] [default: 20s]
+    #[arg(long, value_name = "TIME")]
+    heartbeat: Option<String>,
+    /// Ledger: a path or sqlite:PATH [env: ACKONCE_LEDGER] [default: ackonce.db]
+    #[arg(long, value_name = "URL")]
+    ledger: Option<String>,
+    /// How long the ledger remembers a message [env: ACKONCE_RETENTION] [default: 7d]
+    #[arg(long, value_name = "TIME")]
+    retention: Option<String>,
+    /// Time for running handlers at a shutdown [env: ACKONCE_DRAIN_TIMEOUT] [default: 25s]
+    #[arg(long, value_name = "TIME")]
+    drain_timeout: Option<String>,
+
+    /// Queue to consume [env: ACKONCE_QUEUE]
+    #[arg(long, value_name = "NAME", help_heading = "Worker")]
+    queue: Option<String>,
+    /// Handler: a program run once per message; takes the rest of the line [env: ACKONCE_EXEC]
+    #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true, help_heading = "Worker")]
+    exec: Vec<String>,
+    /// Handler: log each message [env: ACKONCE_LOG=true]
+    #[arg(long, help_heading = "Worker")]
+    log: bool,
+    /// What identifies a message, repeatable: message-id, header:NAME, property:NAME, json:/POINTER,
+    /// body [env: ACKONCE_KEY] [default: message-id]
+    #[arg(long, value_name = "KEY", help_heading = "Worker")]
+    key: Vec<String>,
+    /// Namespace of the keys [env: ACKONCE_SCOPE] [default: the queue's name]
+    #[arg(long, value_name = "NAME", help_heading = "Worker")]
+    scope: Option<String>,
+    /// For a message without a key: dead-letter, hash-body or process [env: ACKONCE_ON_MISSING_KEY]
+    /// [default: dead-letter]
+    #[arg(long, value_name = "WHAT", help_heading = "Worker")]
+    on_missing_key: Option<String>,
+    /// For a known key with another body: dead-letter, ack or process [env: ACKONCE_ON_MISMATCH]
+    /// [default: dead-letter]
+    #[arg(long, value_name = "WHAT", help_heading = "Worker")]
+    on_mismatch: Option<String>,
+    /// After a crash amid a run: rerun or dead-letter [env: ACKONCE_ON_INTERRUPTED] [default: rerun]
+    #[arg(long, value_name = "WHAT", help_heading = "Worker")]
+    on_interrupted: Option<String>,
+    /// Handlers at the same time [env: ACKONCE_CONCURRENCY] [default: 8]
+    #[arg(long, value_name = "N", help_heading = "Worker")]
+    concurrency: Option<String>,
+    /// Unacked messages at the same time, at least the concurrency [env: ACKONCE_PREFETCH]
+    /// [default: 64]
+    #[arg(long, value_name = "N", help_heading = "Worker")]
+    prefetch: Option<String>,
+    /// Time for one run, then TERM [env: ACKONCE_TIMEOUT] [default: 30s]
+    #[arg(long, value_name = "TIME", help_heading = "Worker")]
+    timeout: Option<String>,
+    /// Time between TERM and KILL [env: ACKONCE_KILL_GRACE] [default: 5s]
+    #[arg(long, value_name = "TIME", help_heading = "Worker")]
+    kill_grace: Option<String>,
+    /// Attempts in all, the first included [env: ACKONCE_MAX_ATTEMPTS] [default: 5]
+    #[arg(long, value_name = "N", help_heading = "Worker")]
+    max_attempts: Option<String>,
+    /// Time before the second attempt [env: ACKONCE_INITIAL_INTERVAL] [default: 1s]
+    #[arg(long, value_name = "TIME", help_heading = "Worker")]
+    initial_interval: Option<String>,
+    /// Each interval is so many times the one before [env: ACKONCE_MULTIPLIER] [default: 2]
+    #[arg(long, value_name = "X", help_heading = "Worker")]
+    multiplier: Option<String>,
+    /// Longest time between two attempts [env: ACKONCE_MAX_INTERVAL] [default: 1m]
+    #[arg(long, value_name = "TIME", help_heading = "Worker")]
+    max_interval: Option<String>,
+    /// Share by which intervals vary, from 0 to 1 [env: ACKONCE_JITTER] [default: 0.1]
+    #[arg(long, value_name = "X", help_heading = "Worker")]
+    jitter: Option<String>,
+    /// How a message is given up: publish (to QUEUE.dead) or reject (to the queue's own dead-letter
+    /// exchange) [env: ACKONCE_DEAD_LETTER] [default: publish]
+    #[arg(long, value_name = "HOW", help_heading = "Worker")]
+    dead_letter: Option<String>,
+    /// What is done about a missing queue: create it, only look (passive), or none
+    /// [env: ACKONCE_DECLARE] [default: create]
+    #[arg(long, value_name = "HOW", help_heading = "Worker")]
+    declare: Option<String>,
+    /// Type of a queue that is created: quorum or classic [env: ACKONCE_QUEUE_TYPE]
+    /// [default: quorum]
+    #[arg(long, value_name = "TYPE", help_heading = "Worker")]
+    queue_type: Option<String>,
+}
+
+impl RunArgs {
+    /// These flags, this process's environment and the file, put together.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in them.
+    pub fn config(&self) -> Result<Config, Problems> {
+        self.config_in(std::env::vars_os())
+    }
+
+    /// The same in another environment.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake.
+    pub fn config_in(
+        &self,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Config, Problems> {
+        let log = [String::from("true")];
+        let log = if self.log { log.as_slice() } else { &[] };
+        let flags = [
+            ("config", self.config.as_slice()),
+            ("url", &self.url),
+            ("password-file", self.password_file.as_slice()),
+            ("heartbeat", self.heartbeat.as_slice()),
+            ("ledger", self.ledger.as_slice()),
+            ("retention", self.retention.as_slice()),
+            ("drain-timeout", self.drain_timeout.as_slice()),
+            ("queue", self.queue.as_slice()),
+            ("exec", &self.exec),
+            ("log", log),
+            ("key", &self.key),
+            ("scope", self.scope.as_slice()),
+            ("on-missing-key", self.on_missing_key.as_slice()),
+            ("on-mismatch", self.on_mismatch.as_slice()),
+            ("on-interrupted", self.on_interrupted.as_slice()),
+            ("concurrency", self.concurrency.as_slice()),
+            ("prefetch", self.prefetch.as_slice()),
+            ("timeout", self.timeout.as_slice()),
+            ("kill-grace", self.kill_grace.as_slice()),
+            ("max-attempts", self.max_attempts.as_slice()),
+            ("initial-interval", self.initial_interval.as_slice()),
+            ("multiplier", self.multiplier.as_slice()),
+            ("max-interval", self.max_interval.as_slice()),
+            ("jitter", self.jitter.as_slice()),
+            ("dead-letter", self.dead_letter.as_slice()),
+            ("declare", self.declare.as_slice()),
+            ("queue-type", self.queue_type.as_slice()),
+        ];
+        Config::load(flags, environment)
+    }
+}
+
+/// The URL may hold a password, and the command's arguments too.
+impl fmt::Debug for RunArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunArgs")
+            .field("config", &self.config)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs the workers of a configuration until they are told to stop.
+///
+/// # Errors
+///
+/// Why they could not start or go on.
+pub fn execute(config: Config) -> Result<(), Failure> {
+    for worker in &config.workers {
+        log_effective(&config, worker);
+    }
+    Ok(())
+}
+
+/// One line with what this worker goes by; a command's arguments may hold secrets and are only counted.
+fn log_effective(config: &Config, worker: &WorkerConfig) {
+    let policy = &worker.policy;
+    let handler = match &worker.handler {
+        HandlerConfig::Log => "log".to_owned(),
+        HandlerConfig::Exec(exec) => format!("exec {} ({} arguments)", exec.program, exec.args.len()),
+    };
+    let LedgerUrl::Sqlite(ledger) = &config.ledger.url;
+    tracing::info!(
+        queue = %policy.queue,
+        scope = %policy.scope,
+        key = %policy.key,
+        handler,
+        concurrency = policy.concurrency,
+        prefetch = policy.prefetch,
+        max_attempts = policy.retry.max_attempts,
+        broker = ?config.broker.urls,
+        ledger = %ledger.display(),
+        retention = %humantime::format_duration(config.ledger.retention),
+        "worker configured"
+    );
+}

@@ -1,0 +1,331 @@
+//! The worker's state machine, without any I/O: events go in, commands come out.
+//!
+//! Deliveries of one key form a group, and a group is in exactly one [`Phase`]. So copies share one
+//! run, and two runs of one key can not even be expressed. The driver (see [`super::run`]) carries
+//! commands out and feeds back what came of them; nothing here waits, so the same code runs under a
+//! simulated broker and clock.
+
+mod drain;
+mod flow;
+mod intake;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tracing::{error, info};
+
+use crate::{
+    handler::Verdict,
+    key::{Fingerprint, Key},
+    ledger::{Claim, ClaimRequest, Ending, Finish, Finished, LedgerError, Millis, Ticket},
+    message::{Delivery, Message, Receipt, SessionId, Settlement},
+};
+
+use super::{
+    decide::Reason,
+    outage::Outage,
+    outcome::{Counts, Outcome},
+    policy::Policy,
+};
+
+/// Names a group; never used twice.
+pub type GroupId = u64;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    SessionOpened(SessionId),
+    SessionEnded,
+    Delivered(Vec<Delivery>),
+    Claimed(Vec<GroupId>, Result<Vec<Claim>, LedgerError>),
+    Ran(GroupId, Verdict),
+    Finished(Vec<GroupId>, Result<Vec<Finished>, LedgerError>),
+    /// The dead letter is confirmed by the broker, or why not.
+    Published(GroupId, Result<(), String>),
+    /// The handler could start now, or why not.
+    Probed(Result<(), String>),
+    /// A requested stop: start nothing more.
+    Drain,
+    /// The time that [`Core::next_wake`] named has come.
+    Wake,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Command {
+    Claim(Vec<GroupId>, Vec<ClaimRequest>),
+    Run(GroupId, Run),
+    Finish(Vec<GroupId>, Vec<Finish>),
+    Settle(Vec<(Receipt, Settlement)>),
+    Publish(GroupId, Letter),
+    Probe,
+    /// Nothing more can be done: end with this error.
+    Fail(LedgerError),
+}
+
+/// One run of the handler.
+#[derive(Debug)]
+pub struct Run {
+    pub message: Arc<Message>,
+    pub key: Key,
+    pub attempt: u32,
+    pub interrupted: bool,
+}
+
+/// One dead letter.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    pub message: Arc<Message>,
+    pub key: Option<Key>,
+    pub reason: Reason,
+    pub error: String,
+    pub attempts: u32,
+    pub first_seen: Option<Millis>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Core {
+    policy: Arc<Policy>,
+    groups: HashMap<GroupId, Group>,
+    by_key: HashMap<Key, GroupId>,
+    next_group: GroupId,
+    /// Groups in [`Phase::Queued`], in order. Ids of groups that are gone are skipped.
+    line: VecDeque<GroupId>,
+    /// Groups in [`Phase::Finishing`] whose finish is to be submitted.
+    ending: VecDeque<GroupId>,
+    timers: BTreeMap<(Instant, u64), Timer>,
+    next_timer: u64,
+    /// Handlers that may still start.
+    slots: usize,
+    claim_open: bool,
+    finish_open: bool,
+    ledger: Outage,
+    ledger_away: bool,
+    handler: Outage,
+    draining: bool,
+    counts: Counts,
+    random: fastrand::Rng,
+    now: Instant,
+    out: Vec<Command>,
+    settled: Vec<(Receipt, Settlement)>,
+}
+
+/// All deliveries of one key and body that are here now.
+#[derive(Debug)]
+struct Group {
+    /// `None` for a message without a key, which is only ever dead-lettered.
+    key: Option<Key>,
+    fingerprint: Fingerprint,
+    message: Arc<Message>,
+    /// Of the present session only.
+    receipts: Vec<Receipt>,
+    /// The same key with another body: they have their turn when this group's fate is known.
+    rivals: Vec<Arrival>,
+    phase: Phase,
+    /// Waits in a row without progress; makes the next one longer.
+    waits: u32,
+}
+
+/// Where a group stands. Each variant says how it is left.
+#[derive(Debug)]
+enum Phase {
+    /// In the line for a slot → `Claiming`; or returned by a drain.
+    Queued,
+    /// → `Running`, `Waiting`, `Burying`, `Held`, or settled as a duplicate.
+    Claiming { copies: usize },
+    /// Another process runs it; a timer → `Queued`.
+    Waiting,
+    /// → `Finishing`, `Burying`.
+    Running(Ticket),
+    /// A dead letter is being published, or (`pause`) waits to be tried again → `Finishing` or settled.
+    Burying { ticket: Option<Ticket>, reason: Reason, error: String, pause: bool },
+    /// → settled, `Held`, `Queued`.
+    Finishing { ticket: Ticket, ending: Ending, then: Then, copies: usize },
+    /// Waits for its next attempt; a timer admits its receipts anew.
+    Held,
+}
+
+/// What follows once a finish is recorded.
+#[derive(Clone, Debug)]
+enum Then {
+    Conclude(Outcome),
+    Hold(Outcome, Duration),
+    Requeue,
+}
+
+/// Deliveries of one message on their way into a group.
+#[derive(Debug)]
+struct Arrival {
+    key: Key,
+    fingerprint: Fingerprint,
+    message: Arc<Message>,
+    receipts: Vec<Receipt>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    Group(GroupId),
+    Ledger,
+    Probe,
+}
+
+impl Core {
+    /// `slots` handlers may run at once. `seed` makes the jitter repeatable.
+    pub fn new(policy: Arc<Policy>, slots: usize, seed: u64, now: Instant) -> Self {
+        Self {
+            policy,
+            groups: HashMap::new(),
+            by_key: HashMap::new(),
+            next_group: 0,
+            line: VecDeque::new(),
+            ending: VecDeque::new(),
+            timers: BTreeMap::new(),
+            next_timer: 0,
+            slots,
+            claim_open: false,
+            finish_open: false,
+            ledger: Outage::new(Duration::from_millis(100), Duration::from_secs(5)),
+            ledger_away: false,
+            handler: Outage::new(Duration::from_millis(500), Duration::from_secs(10)),
+            draining: false,
+            counts: Counts::default(),
+            random: fastrand::Rng::with_seed(seed),
+            now,
+            out: Vec::new(),
+            settled: Vec::new(),
+        }
+    }
+
+    /// Takes one event in, at the time `now`; what follows is in [`Core::submit`].
+    pub fn handle(&mut self, event: Event, now: Instant) {
+        self.now = now;
+        match event {
+            Event::SessionOpened(_) => {}
+            Event::SessionEnded => self.session_ended(),
+            Event::Delivered(deliveries) => self.delivered(deliveries),
+            Event::Claimed(groups, claims) => self.claimed(groups, claims),
+            Event::Ran(group, verdict) => self.ran(group, verdict),
+            Event::Finished(groups, results) => self.finished(groups, results),
+            Event::Published(group, result) => self.published(group, result),
+            Event::Probed(result) => self.probed(result),
+            Event::Drain => self.drain(),
+            Event::Wake => self.wake(),
+        }
+    }
+
+    /// Everything to be done now. Called after a burst of events, so that claims, finishes and
+    /// acks of the whole burst go out as one batch each.
+    pub fn submit(&mut self) -> Vec<Command> {
+        self.submit_claims();
+        self.submit_finishes();
+        if !self.settled.is_empty() {
+            let settled = std::mem::take(&mut self.settled);
+            self.out.push(Command::Settle(settled));
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// When to send [`Event::Wake`], if nothing else happens.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.timers.keys().next().map(|(at, _)| *at)
+    }
+
+    /// A drain is complete: nothing is here any more.
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.groups.is_empty() && !self.claim_open && !self.finish_open
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Deliveries and runs that are here now.
+    pub fn in_flight(&self) -> usize {
+        self.groups.len()
+    }
+
+    fn start_timer(&mut self, after: Duration, timer: Timer) {
+        self.next_timer += 1;
+        self.timers.insert((self.now + after, self.next_timer), timer);
+    }
+
+    fn wake(&mut self) {
+        while let Some(entry) = self.timers.first_entry() {
+            if entry.key().0 > self.now {
+                return;
+            }
+            match entry.remove() {
+                Timer::Group(id) => self.group_due(id),
+                Timer::Ledger => self.ledger_away = false,
+                Timer::Probe => self.out.push(Command::Probe),
+            }
+        }
+    }
+
+    /// A group's own timer: what it waited for is tried again.
+    fn group_due(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        match &mut group.phase {
+            Phase::Waiting => self.enqueue(id),
+            Phase::Held => self.readmit(id),
+            Phase::Burying { pause, .. } => {
+                *pause = false;
+                self.publish(id);
+            }
+            Phase::Finishing { .. } => self.ending.push_back(id),
+            Phase::Queued | Phase::Claiming { .. } | Phase::Running(_) => {}
+        }
+    }
+
+    /// The ledger failed: nothing is submitted until it may have healed, or ever again.
+    fn ledger_failed(&mut self, failure: LedgerError) {
+        self.ledger_away = true;
+        if !failure.is_transient() {
+            self.out.push(Command::Fail(failure));
+            return;
+        }
+        let outage = self.ledger.fail(self.now);
+        if outage.mention {
+            error!(queue = &*self.policy.queue, "paused, nothing is acked meanwhile: {failure}");
+        }
+        self.start_timer(outage.delay, Timer::Ledger);
+    }
+
+    fn ledger_answered(&mut self) {
+        if let Some(lasted) = self.ledger.heal(self.now) {
+            info!(queue = &*self.policy.queue, seconds = lasted.as_secs(), "the ledger answers again");
+        }
+    }
+
+    fn probed(&mut self, result: Result<(), String>) {
+        match result {
+            Ok(()) => {
+                if let Some(lasted) = self.handler.heal(self.now) {
+                    info!(
+                        queue = &*self.policy.queue,
+                        seconds = lasted.as_secs(),
+                        "the handler can start again"
+                    );
+                }
+            }
+            Err(why) => self.pause(&why),
+        }
+    }
+
+    /// The handler cannot start: no claims until a probe succeeds.
+    fn pause(&mut self, why: &str) {
+        let outage = self.handler.fail(self.now);
+        if outage.mention {
+            error!(queue = &*self.policy.queue, "paused, no attempt is used: {why}");
+        }
+        self.start_timer(outage.delay, Timer::Probe);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! A requested stop: what has not started goes back, what runs is seen to its end.
+
+use crate::ledger::Ending;
+
+use super::{super::outcome::Outcome, Core, GroupId, Phase, Then};
+
+impl Core {
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+        let ids: Vec<GroupId> = self.groups.keys().copied().collect();
+        for id in ids {
+            match self.groups.get(&id).map(|group| &group.phase) {
+                Some(Phase::Queued | Phase::Waiting | Phase::Held) => {
+                    self.conclude(id, Outcome::Returned, usize::MAX);
+                }
+                Some(Phase::Burying { pause: true, .. }) => self.abandon(id),
+                Some(
+                    Phase::Claiming { .. }
+                    | Phase::Running(_)
+                    | Phase::Burying { .. }
+                    | Phase::Finishing { .. },
+                )
+                | None => {}
+            }
+        }
+        self.line.clear();
+    }
+
+    /// A dead letter that cannot be published now, while draining: the delivery goes back, and its
+    /// used-up attempt stays counted, so that the next worker dead-letters it without a run.
+    pub(super) fn abandon(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Phase::Burying { ticket, error, .. } = &mut group.phase else { return };
+        let error = std::mem::take(error);
+        match ticket.take() {
+            Some(ticket) => self.finish(id, ticket, Ending::Failed { error }, Then::Requeue),
+            None => self.conclude(id, Outcome::Returned, usize::MAX),
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! A group's way: claim → run → finish → settle, and the dead letter beside it.
+
+use std::time::Duration;
+
+use tracing::{error, info, warn};
+
+use crate::{
+    handler::Verdict,
+    key::Key,
+    ledger::{Claim, ClaimRequest, Ending, Finish, Finished, LedgerError, Ticket},
+};
+
+use super::{
+    super::{
+        decide::{AfterClaim, AfterRun, Reason, after_claim, after_run},
+        outcome::Outcome,
+        policy::{DeadLetter, OnMismatch},
+    },
+    Command, Core, GroupId, Letter, Phase, Run, Then, Timer,
+};
+
+/// How long to wait before asking again for a claim that another process holds.
+const POLL_MIN: Duration = Duration::from_millis(20);
+const POLL_MAX: Duration = Duration::from_millis(500);
+/// How long to wait before a refused row or a failed dead letter is tried again.
+const AGAIN_MIN: Duration = Duration::from_millis(500);
+const AGAIN_MAX: Duration = Duration::from_secs(30);
+
+impl Core {
+    /// Claims for the slots that are free: one batch at a time, so that batches grow by themselves.
+    pub(super) fn submit_claims(&mut self) {
+        if self.claim_open || self.ledger_away || self.handler.is_on() {
+            return;
+        }
+        let mut groups = Vec::new();
+        let mut requests = Vec::new();
+        while self.slots > 0 {
+            let Some(id) = self.line.pop_front() else { break };
+            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let (Phase::Queued, Some(key)) = (&group.phase, &group.key) else { continue };
+            let copies = group.receipts.len();
+            let fingerprint = (self.policy.on_mismatch != OnMismatch::Ack).then_some(group.fingerprint);
+            requests.push(ClaimRequest {
+                scope: self.policy.scope.clone(),
+                key: key.clone(),
+                fingerprint,
+                copies: count(copies),
+            });
+            group.phase = Phase::Claiming { copies };
+            groups.push(id);
+            self.slots -= 1;
+        }
+        if !groups.is_empty() {
+            self.claim_open = true;
+            self.out.push(Command::Claim(groups, requests));
+        }
+    }
+
+    pub(super) fn claimed(&mut self, groups: Vec<GroupId>, claims: Result<Vec<Claim>, LedgerError>) {
+        self.claim_open = false;
+        self.slots += groups.len();
+        let claims = match claims {
+            Ok(claims) => claims,
+            Err(failure) => {
+                self.ledger_failed(failure);
+                self.unclaimed(groups);
+                return;
+            }
+        };
+        self.ledger_answered();
+        for (id, claim) in groups.into_iter().zip(claims) {
+            match after_claim(claim, &self.policy) {
+                AfterClaim::Run(ticket) if self.draining => self.release(id, ticket),
+                AfterClaim::Run(ticket) => self.run(id, ticket),
+                AfterClaim::Duplicate => {
+                    let copies = self.claimed_copies(id);
+                    self.conclude(id, Outcome::Duplicate, copies);
+                }
+                AfterClaim::DeadLetter { ticket: Some(ticket), .. } if self.draining => {
+                    self.release(id, ticket)
+                }
+                AfterClaim::Wait
+                | AfterClaim::Rekey
+                | AfterClaim::DeadLetter { .. }
+                | AfterClaim::Refused(_)
+                    if self.draining =>
+                {
+                    self.conclude(id, Outcome::Returned, usize::MAX);
+                }
+                AfterClaim::Wait => self.wait(id, Phase::Waiting, POLL_MIN, POLL_MAX),
+                AfterClaim::Rekey => self.rekey(id),
+                AfterClaim::DeadLetter { ticket, reason, error } => self.bury(id, ticket, reason, error),
+                AfterClaim::Refused(why) => {
+                    let key =
+                        self.groups.get(&id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
+                    error!(
+                        queue = &*self.policy.queue,
+                        key, "the ledger refuses this row, the message is kept: {why}"
+                    );
+                    self.wait(id, Phase::Held, AGAIN_MIN, AGAIN_MAX);
+                }
+            }
+        }
+    }
+
+    /// A batch of claims did not come to pass: in front of the line again, in order.
+    fn unclaimed(&mut self, groups: Vec<GroupId>) {
+        for id in groups.into_iter().rev() {
+            if self.draining {
+                self.conclude(id, Outcome::Returned, usize::MAX);
+                continue;
+            }
+            let Some(group) = self.groups.get_mut(&id) else { continue };
+            if group.receipts.is_empty() {
+                self.remove(id);
+            } else {
+                group.phase = Phase::Queued;
+                self.line.push_front(id);
+            }
+        }
+    }
+
+    fn claimed_copies(&self, id: GroupId) -> usize {
+        match self.groups.get(&id).map(|group| &group.phase) {
+            Some(Phase::Claiming { copies }) => *copies,
+            _ => 0,
+        }
+    }
+
+    fn run(&mut self, id: GroupId, ticket: Ticket) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(key) = group.key.clone() else { return };
+        group.waits = 0;
+        if ticket.interrupted {
+            self.counts.takeovers += 1;
+            info!(
+                queue = &*self.policy.queue,
+                key = key.as_str(),
+                attempt = ticket.attempt,
+                "taken over from a dead worker"
+            );
+        }
+        let run = Run {
+            message: group.message.clone(),
+            key,
+            attempt: ticket.attempt,
+            interrupted: ticket.interrupted,
+        };
+        group.phase = Phase::Running(ticket);
+        self.slots -= 1;
+        self.out.push(Command::Run(id, run));
+    }
+
+    pub(super) fn ran(&mut self, id: GroupId, verdict: Verdict) {
+        self.slots += 1;
+        let Some(Phase::Running(ticket)) = self.groups.get(&id).map(|group| &group.phase) else { return };
+        let ticket = ticket.clone();
+        let chance = self.random.f64();
+        match after_run(verdict, ticket.attempt, &self.policy.retry, chance) {
+            AfterRun::Done => {
+                let outcome = Outcome::Handled { attempt: ticket.attempt };
+                self.finish(id, ticket, Ending::Done, Then::Conclude(outcome));
+            }
+            AfterRun::Retry { error, delay } => {
+                let outcome = Outcome::Retried { attempt: ticket.attempt, error: error.clone(), delay };
+                self.finish(id, ticket, Ending::Failed { error }, Then::Hold(outcome, delay));
+            }
+            AfterRun::DeadLetter { reason, error } => self.bury(id, Some(ticket), reason, error),
+            AfterRun::Pause { error } => {
+                if !self.handler.is_on() {
+                    self.pause(&error);
+                }
+                self.release(id, ticket);
+            }
+            AfterRun::Stopped => self.release(id, ticket),
+        }
+    }
+
+    /// Takes the attempt back; then the delivery is in the line again, or returned by a drain.
+    pub(super) fn release(&mut self, id: GroupId, ticket: Ticket) {
+        self.finish(id, ticket, Ending::Released, Then::Requeue);
+    }
+
+    pub(super) fn finish(&mut self, id: GroupId, ticket: Ticket, ending: Ending, then: Then) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.phase = Phase::Finishing { ticket, ending, then, copies: 0 };
+            self.ending.push_back(id);
+        }
+    }
+
+    /// All finishes that have piled up, as one batch.
+    pub(super) fn submit_finishes(&mut self) {
+        if self.finish_open || self.ledger_away {
+            return;
+        }
+        let mut groups = Vec::new();
+        let mut finishes = Vec::new();
+        for id in std::mem::take(&mut self.ending) {
+            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let (Phase::Finishing { ticket, ending, copies, .. }, Some(key)) = (&mut group.phase, &group.key)
+            else {
+                continue;
+            };
+            *copies = group.receipts.len();
+            finishes.push(Finish {
+                scope: self.policy.scope.clone(),
+                key: key.clone(),
+                ticket: ticket.clone(),
+                ending: ending.clone(),
+                copies: count(copies.saturating_sub(1)),
+            });
+            groups.push(id);
+        }
+        if !groups.is_empty() {
+            self.finish_open = true;
+            self.out.push(Command::Finish(groups, finishes));
+        }
+    }
+
+    pub(super) fn finished(&mut self, groups: Vec<GroupId>, results: Result<Vec<Finished>, LedgerError>) {
+        self.finish_open = false;
+        let results = match results {
+            Ok(results) => results,
+            Err(failure) => {
+                self.ledger_failed(failure);
+                self.ending.extend(groups);
+                return;
+            }
+        };
+        self.ledger_answered();
+        for (id, result) in groups.into_iter().zip(results) {
+            match result {
+                Finished::Recorded => self.recorded(id),
+                Finished::Lost => self.lost(id),
+                Finished::Refused(why) => self.finish_refused(id, &why),
+            }
+        }
+    }
+
+    fn recorded(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Phase::Finishing { then, copies, .. } = &group.phase else { return };
+        match (then.clone(), *copies) {
+            (Then::Conclude(outcome), copies) => self.conclude(id, outcome, copies),
+            (Then::Requeue, _) if !self.draining => {
+                if group.receipts.is_empty() {
+                    self.remove(id);
+                } else {
+                    group.phase = Phase::Queued;
+                    self.line.push_front(id);
+                }
+            }
+            (Then::Requeue, _) => self.conclude(id, Outcome::Returned, usize::MAX),
+            (Then::Hold(outcome, delay), _) => {
+                outcome.log(&self.policy.queue, group.key.as_ref());
+                self.counts.add(&outcome, 1);
+                if self.draining {
+                    self.conclude(id, Outcome::Returned, usize::MAX);
+                    return;
+                }
+                // One copy goes on; the row is `failed`, so the others may go.
+                let others = group.receipts.split_off(group.receipts.len().min(1));
+                group.phase = Phase::Held;
+                self.settle_copies(others, crate::message::Settlement::Ack);
+                let rivals = self.groups.get_mut(&id).map(|group| std::mem::take(&mut group.rivals));
+                for rival in rivals.into_iter().flatten() {
+                    self.admit(rival);
+                }
+                self.start_timer(delay, Timer::Group(id));
+            }
+        }
+    }
+
+    /// The claim is another's by now: what we did is not recorded, so nothing is settled. Claiming
+    /// again tells what became of the key.
+    fn lost(&mut self, id: GroupId) {
+        self.counts.lost_claims += 1;
+        let key = self.groups.get(&id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
+        warn!(queue = &*self.policy.queue, key, "lost claim: another worker took this message over");
+        if self.draining {
+            self.conclude(id, Outcome::Returned, usize::MAX);
+        } else if self.groups.get(&id).is_some_and(|group| group.receipts.is_empty()) {
+            self.remove(id);
+        } else {
+            self.enqueue(id);
+        }
+    }
+
+    fn finish_refused(&mut self, id: GroupId, why: &str) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let key = group.key.as_ref().map_or("", Key::as_str);
+        error!(
+            queue = &*self.policy.queue,
+            key, "the ledger refuses this change, the message is kept: {why}"
+        );
+        if self.draining {
+            // Unsettled and still ours: the next worker finds it interrupted.
+            self.remove(id);
+            return;
+        }
+        group.waits = group.waits.saturating_add(1);
+        let delay = growing(AGAIN_MIN, AGAIN_MAX, group.waits);
+        self.start_timer(delay, Timer::Group(id));
+    }
+
+    /// Gives a message up, by the policy's way. With a ticket, the row becomes `dead` after that.
+    pub(super) fn bury(&mut self, id: GroupId, ticket: Option<Ticket>, reason: Reason, error: String) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        match (self.policy.dead_letter, ticket) {
+            (DeadLetter::Publish, ticket) => {
+                group.phase = Phase::Burying { ticket, reason, error, pause: false };
+                group.waits = 0;
+                self.publish(id);
+            }
+            (DeadLetter::Reject, Some(ticket)) => {
+                let ending = Ending::Dead { error: format!("{}: {error}", reason.as_str()) };
+                self.finish(id, ticket, ending, Then::Conclude(Outcome::Rejected { reason, error }));
+            }
+            (DeadLetter::Reject, None) => self.conclude(id, Outcome::Rejected { reason, error }, usize::MAX),
+        }
+    }
+
+    pub(super) fn publish(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get(&id) else { return };
+        let Phase::Burying { ticket, reason, error, .. } = &group.phase else { return };
+        let letter = Letter {
+            message: group.message.clone(),
+            key: group.key.clone(),
+            reason: *reason,
+            error: error.clone(),
+            attempts: ticket.as_ref().map_or(0, |ticket| ticket.attempt),
+            first_seen: ticket.as_ref().map(|ticket| ticket.first_seen),
+        };
+        self.out.push(Command::Publish(id, letter));
+    }
+
+    pub(super) fn published(&mut self, id: GroupId, result: Result<(), String>) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Phase::Burying { ticket, reason, error, pause } = &mut group.phase else { return };
+        match result {
+            Ok(()) => {
+                let outcome = Outcome::DeadLettered { reason: *reason, error: error.clone() };
+                let ending = Ending::Dead { error: format!("{}: {error}", reason.as_str()) };
+                match ticket.take() {
+                    Some(ticket) => self.finish(id, ticket, ending, Then::Conclude(outcome)),
+                    None => self.conclude(id, outcome, usize::MAX),
+                }
+            }
+            Err(why) => {
+                *pause = true;
+                group.waits = group.waits.saturating_add(1);
+                let delay = growing(AGAIN_MIN, AGAIN_MAX, group.waits);
+                if group.waits == 1 || delay == AGAIN_MAX {
+                    let key = group.key.as_ref().map_or("", Key::as_str);
+                    error!(
+                        queue = &*self.policy.queue,
+                        key, "cannot dead-letter, the message is kept: {why}"
+                    );
+                }
+                if self.draining {
+                    self.abandon(id);
+                } else {
+                    self.start_timer(delay, Timer::Group(id));
+                }
+            }
+        }
+    }
+
+    /// The message runs under its key and fingerprint instead.
+    fn rekey(&mut self, id: GroupId) {
+        if let Some(group) = self.remove(id)
+            && let Some(key) = group.key
+        {
+            let key = key.with_fingerprint(group.fingerprint);
+            let super::Group { fingerprint, message, receipts, .. } = group;
+            if !receipts.is_empty() {
+                self.admit(super::Arrival { key, fingerprint, message, receipts });
+            }
+        }
+    }
+
+    /// Enters a waiting phase, each time for longer.
+    fn wait(&mut self, id: GroupId, phase: Phase, min: Duration, max: Duration) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if group.receipts.is_empty() {
+            self.remove(id);
+            return;
+        }
+        group.phase = phase;
+        group.waits = group.waits.saturating_add(1);
+        let delay = growing(min, max, group.waits);
+        self.start_timer(delay, Timer::Group(id));
+    }
+}
+
+/// `min`, doubled with each wait, at most `max`.
+fn growing(min: Duration, max: Duration, waits: u32) -> Duration {
+    min.saturating_mul(1 << waits.saturating_sub(1).min(16)).min(max)
+}
+
+fn count(copies: usize) -> u32 {
+    u32::try_from(copies).unwrap_or(u32::MAX)
+}
