@@ -12,6 +12,7 @@
 //! ```
 
 pub mod memory;
+pub mod prune;
 pub mod sqlite;
 
 use std::{any::Any, fmt, sync::Arc};
@@ -62,7 +63,13 @@ pub trait Ledger: Send + Sync {
     ///
     /// `done` and `dead` rows go by the age of their last change. `failed` rows, and claims of dead
     /// owners, only at [`OVERDUE`] times that age: losing one forgets attempts, never a success.
+    ///
+    /// It walks in the order in which keys were first claimed, and ends at the first row that is
+    /// younger than the retention. Rows from the future (a clock was wrong) are passed over.
     fn prune(&self, prune: Prune, now: Millis) -> BoxFuture<'static, Result<Pruned, LedgerError>>;
+
+    /// How many rows there are: what a pruning pass may remove is a share of them.
+    fn rows(&self) -> BoxFuture<'static, Result<u64, LedgerError>>;
 }
 
 /// Reading the ledger, and what an operator may do to it.
@@ -78,6 +85,12 @@ pub trait Inspect: Send + Sync {
     /// Removes the rows with that key, so that the next delivery runs as if it were the first.
     /// A row whose claim is alive stays. Returns the rows removed and those kept.
     fn forget(&self, key: &str, scope: Option<&str>) -> BoxFuture<'_, Result<Forgotten, LedgerError>>;
+}
+
+/// The wall clock.
+pub fn unix_millis() -> Millis {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX))
 }
 
 /// How many times the retention a `failed` row or a dead owner's claim is kept.
@@ -229,8 +242,10 @@ pub enum Finished {
 pub struct Prune {
     /// Rows are kept at least so long after their last change.
     pub retention_ms: i64,
-    /// At most so many rows are removed in this step.
+    /// At most so many rows are removed in this step; 0 only looks whether there are any.
     pub rows_max: u32,
+    /// Where to go on: [`Pruned::last_row`] of the step before; 0 to begin.
+    pub after_row: i64,
 }
 
 /// What one pruning step did.
@@ -239,6 +254,8 @@ pub struct Pruned {
     pub removed: u64,
     /// Nothing more to remove at this time.
     pub complete: bool,
+    /// The step ended behind this row.
+    pub last_row: i64,
 }
 
 /// One row, for people.
@@ -285,6 +302,23 @@ pub struct ScopeStats {
     pub dead: u64,
     pub duplicates: u64,
     pub oldest_processing_ms: Option<Millis>,
+}
+
+impl ScopeStats {
+    /// Counts one row.
+    pub(crate) fn count(&mut self, state: State, duplicates: u64, updated: Millis) {
+        match state {
+            State::Processing => {
+                self.processing += 1;
+                self.oldest_processing_ms =
+                    Some(self.oldest_processing_ms.map_or(updated, |oldest| oldest.min(updated)));
+            }
+            State::Done => self.done += 1,
+            State::Failed => self.failed += 1,
+            State::Dead => self.dead += 1,
+        }
+        self.duplicates = self.duplicates.saturating_add(duplicates);
+    }
 }
 
 /// What [`Inspect::forget`] did.

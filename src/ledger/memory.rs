@@ -1,1 +1,302 @@
-//! The reference model: a ledger in memory, for fast tests.
+//! The reference model: a ledger in memory, for fast tests. Simple enough to be right at a look;
+//! every other ledger must answer as it does.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::future::{BoxFuture, FutureExt, ready};
+use uuid::Uuid;
+
+use super::{
+    Claim, ClaimRequest, Ending, Filter, Finish, Finished, Forgotten, Inspect, Ledger, LedgerError, Millis,
+    Owner, Prune, Pruned, Row, ScopeStats, State, Stats, Ticket, bounded_error, prune::Horizon,
+};
+use crate::key::{Fingerprint, Key};
+
+/// A ledger that is gone with its process.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryLedger(Arc<Mutex<Memory>>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// By row id, and so in the order of their first claims.
+    rows: BTreeMap<i64, Entry>,
+    last_row: i64,
+    living: BTreeSet<Arc<str>>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    scope: Arc<str>,
+    key: Key,
+    state: State,
+    attempts: u32,
+    interrupted: bool,
+    owner: Arc<str>,
+    fingerprint: Option<Fingerprint>,
+    duplicates: u64,
+    last_duplicate: Option<Millis>,
+    first_seen: Millis,
+    updated: Millis,
+    last_error: Option<String>,
+}
+
+/// Keeps its owner alive.
+struct Alive {
+    name: Arc<str>,
+    ledger: MemoryLedger,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.ledger.lock().living.remove(&self.name);
+    }
+}
+
+impl MemoryLedger {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        // No method leaves it half-changed, so another thread's panic spoils nothing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    fn find(&mut self, scope: &str, key: &Key) -> Option<(i64, &mut Entry)> {
+        let mut rows = self.rows.iter_mut();
+        rows.find(|(_, entry)| *entry.scope == *scope && entry.key == *key).map(|(id, entry)| (*id, entry))
+    }
+
+    fn claim(&mut self, owner: &Arc<str>, request: ClaimRequest, now: Millis) -> Claim {
+        let living = self.living.clone();
+        let Some((row, entry)) = self.find(&request.scope, &request.key) else {
+            return self.claim_new(owner, request, now);
+        };
+        let (attempts, interrupted) = match entry.state {
+            State::Done => {
+                return match (entry.fingerprint, request.fingerprint) {
+                    (Some(ours), Some(theirs)) if ours != theirs => Claim::Mismatch,
+                    _ => {
+                        entry.duplicates += u64::from(request.copies);
+                        entry.last_duplicate = Some(now);
+                        Claim::Duplicate
+                    }
+                };
+            }
+            State::Processing if entry.owner == *owner => return Claim::Claimed(entry.ticket(row)),
+            State::Processing if living.contains(&entry.owner) => {
+                return Claim::InFlight { owner: entry.owner.clone() };
+            }
+            State::Processing => (entry.attempts + 1, true),
+            State::Failed => (entry.attempts + 1, entry.interrupted),
+            State::Dead => (1, false),
+        };
+        entry.state = State::Processing;
+        entry.attempts = attempts;
+        entry.interrupted = interrupted;
+        entry.owner = owner.clone();
+        entry.fingerprint = request.fingerprint;
+        entry.updated = now;
+        Claim::Claimed(entry.ticket(row))
+    }
+
+    fn claim_new(&mut self, owner: &Arc<str>, request: ClaimRequest, now: Millis) -> Claim {
+        self.last_row += 1;
+        let entry = Entry {
+            scope: request.scope,
+            key: request.key,
+            state: State::Processing,
+            attempts: 1,
+            interrupted: false,
+            owner: owner.clone(),
+            fingerprint: request.fingerprint,
+            duplicates: 0,
+            last_duplicate: None,
+            first_seen: now,
+            updated: now,
+            last_error: None,
+        };
+        let ticket = entry.ticket(self.last_row);
+        self.rows.insert(self.last_row, entry);
+        Claim::Claimed(ticket)
+    }
+
+    fn finish(&mut self, owner: &Arc<str>, finish: Finish, now: Millis) -> Finished {
+        let attempt = finish.ticket.attempt;
+        let (state, attempts, error) = match finish.ending {
+            Ending::Done => (State::Done, attempt, None),
+            Ending::Failed { error } => (State::Failed, attempt, Some(error)),
+            Ending::Dead { error } => (State::Dead, attempt, Some(error)),
+            Ending::Released => (State::Failed, attempt - 1, None),
+        };
+        let released = (state, attempts) == (State::Failed, attempt - 1);
+        let Some((row, entry)) = self.find(&finish.scope, &finish.key) else { return Finished::Lost };
+        if row != finish.ticket.row || entry.owner != *owner {
+            return Finished::Lost;
+        }
+        if (entry.state, entry.attempts) == (state, attempts) {
+            return Finished::Recorded;
+        }
+        if (entry.state, entry.attempts) != (State::Processing, attempt) {
+            return Finished::Lost;
+        }
+        entry.state = state;
+        entry.attempts = attempts;
+        entry.interrupted &= released;
+        entry.updated = now;
+        if let Some(error) = error {
+            entry.last_error = Some(bounded_error(&error).to_owned());
+        }
+        if finish.copies > 0 {
+            entry.duplicates += u64::from(finish.copies);
+            entry.last_duplicate = Some(now);
+        }
+        Finished::Recorded
+    }
+
+    fn prune(&mut self, prune: Prune, now: Millis) -> Pruned {
+        let horizon = Horizon::new(prune.retention_ms, now);
+        let mut pruned = Pruned { removed: 0, complete: true, last_row: prune.after_row };
+        let rows: Vec<(i64, Entry)> =
+            self.rows.range(prune.after_row + 1..).map(|(id, entry)| (*id, entry.clone())).collect();
+        for (row, entry) in rows {
+            if horizon.ends_walk(entry.first_seen) {
+                return pruned;
+            }
+            let alive = entry.state == State::Processing && self.living.contains(&entry.owner);
+            if horizon.is_past(entry.state, entry.updated) && !alive {
+                if pruned.removed >= u64::from(prune.rows_max) {
+                    return Pruned { complete: false, ..pruned };
+                }
+                self.rows.remove(&row);
+                pruned.removed += 1;
+            }
+            pruned.last_row = row;
+        }
+        pruned
+    }
+
+    fn select(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<Row> {
+        self.rows
+            .values()
+            .filter(|entry| wanted(entry))
+            .map(|entry| Row {
+                scope: entry.scope.to_string(),
+                message_id: entry.key.to_string(),
+                state: entry.state,
+                attempts: entry.attempts,
+                duplicates: entry.duplicates,
+                owner: Some(entry.owner.to_string()),
+                owner_alive: entry.state == State::Processing && self.living.contains(&entry.owner),
+                first_seen_ms: entry.first_seen,
+                updated_ms: entry.updated,
+                last_duplicate_ms: entry.last_duplicate,
+                last_error: entry.last_error.clone(),
+            })
+            .collect()
+    }
+}
+
+impl Entry {
+    fn ticket(&self, row: i64) -> Ticket {
+        Ticket { row, attempt: self.attempts, interrupted: self.interrupted, first_seen: self.first_seen }
+    }
+
+    fn is(&self, key: Option<&Key>, scope: Option<&str>) -> bool {
+        Some(&self.key) == key && scope.is_none_or(|scope| scope == &*self.scope)
+    }
+}
+
+impl Ledger for MemoryLedger {
+    fn enroll(&self) -> BoxFuture<'_, Result<Owner, LedgerError>> {
+        let name: Arc<str> = format!("memory-{}", Uuid::now_v7().simple()).into();
+        self.lock().living.insert(name.clone());
+        ready(Ok(Owner::new(name.clone(), Alive { name, ledger: self.clone() }))).boxed()
+    }
+
+    fn claim(
+        &self,
+        owner: &Owner,
+        requests: Vec<ClaimRequest>,
+        now: Millis,
+    ) -> BoxFuture<'static, Result<Vec<Claim>, LedgerError>> {
+        let (owner, mut memory) = (owner.shared_name(), self.lock());
+        let claims = requests.into_iter().map(|request| memory.claim(&owner, request, now)).collect();
+        ready(Ok(claims)).boxed()
+    }
+
+    fn finish(
+        &self,
+        owner: &Owner,
+        finishes: Vec<Finish>,
+        now: Millis,
+    ) -> BoxFuture<'static, Result<Vec<Finished>, LedgerError>> {
+        let (owner, mut memory) = (owner.shared_name(), self.lock());
+        let finished = finishes.into_iter().map(|finish| memory.finish(&owner, finish, now)).collect();
+        ready(Ok(finished)).boxed()
+    }
+
+    fn prune(&self, prune: Prune, now: Millis) -> BoxFuture<'static, Result<Pruned, LedgerError>> {
+        let pruned = self.lock().prune(prune, now);
+        ready(Ok(pruned)).boxed()
+    }
+
+    fn rows(&self) -> BoxFuture<'static, Result<u64, LedgerError>> {
+        let rows = self.lock().rows.len() as u64;
+        ready(Ok(rows)).boxed()
+    }
+}
+
+impl Inspect for MemoryLedger {
+    fn stats(&self) -> BoxFuture<'_, Result<Stats, LedgerError>> {
+        let mut scopes: BTreeMap<String, ScopeStats> = BTreeMap::new();
+        for row in self.lock().select(|_| true) {
+            let stats = scopes.entry(row.scope.clone()).or_default();
+            stats.scope = row.scope;
+            stats.count(row.state, row.duplicates, row.updated_ms);
+        }
+        ready(Ok(Stats { scopes: scopes.into_values().collect(), bytes: 0, wal_bytes: 0 })).boxed()
+    }
+
+    fn list(&self, filter: Filter) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>> {
+        let mut rows = self.lock().select(|entry| {
+            filter.scope.as_deref().is_none_or(|scope| scope == &*entry.scope)
+                && filter.state.is_none_or(|state| state == entry.state)
+        });
+        rows.reverse();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.updated_ms));
+        rows.truncate(filter.limit as usize);
+        ready(Ok(rows)).boxed()
+    }
+
+    fn show(&self, key: &str, scope: Option<&str>) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>> {
+        let key = Key::new(key);
+        let mut rows = self.lock().select(|entry| entry.is(key.as_ref(), scope));
+        rows.sort_by(|a, b| a.scope.cmp(&b.scope));
+        ready(Ok(rows)).boxed()
+    }
+
+    fn forget(&self, key: &str, scope: Option<&str>) -> BoxFuture<'_, Result<Forgotten, LedgerError>> {
+        let key = Key::new(key);
+        let Memory { rows, living, .. } = &mut *self.lock();
+        let mut forgotten = Forgotten::default();
+        rows.retain(|_, entry| {
+            if !entry.is(key.as_ref(), scope) {
+                return true;
+            }
+            let in_flight = entry.state == State::Processing && living.contains(&entry.owner);
+            if in_flight {
+                forgotten.in_flight += 1;
+            } else {
+                forgotten.removed += 1;
+            }
+            in_flight
+        });
+        ready(Ok(forgotten)).boxed()
+    }
+}

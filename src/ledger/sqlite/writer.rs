@@ -1,0 +1,219 @@
+//! The writer: the one thread that owns the connection. It takes whatever is queued, writes it in
+//! one transaction, and answers when that is durable.
+
+use std::{path::PathBuf, sync::Arc};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    batch::Batch,
+    claim::claim,
+    errors::{RowError, ledger_error, refusal},
+    files::Identity,
+    finish::finish,
+    owners::Owners,
+    prune,
+};
+use crate::ledger::{Claim, ClaimRequest, Finish, Finished, LedgerError, Millis, Prune, Pruned};
+
+/// Rows in one transaction, unless a single operation has more.
+const ROWS_MAX: usize = 4096;
+
+/// One call, on its way to the writer.
+pub(super) enum Op {
+    Claim(Call<ClaimRequest, Claim>),
+    Finish(Call<Finish, Finished>),
+    Prune { prune: Prune, now: Millis, answer: Pruned, reply: Reply<Pruned> },
+}
+
+/// A claim or a finish of some rows.
+pub(super) struct Call<Request, Answer> {
+    pub(super) owner: Arc<str>,
+    pub(super) requests: Vec<Request>,
+    pub(super) now: Millis,
+    /// In the order of the requests; the caller's once it is durable.
+    pub(super) answers: Vec<Answer>,
+    pub(super) reply: Reply<Vec<Answer>>,
+}
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
+
+impl Op {
+    fn rows(&self) -> usize {
+        match self {
+            Op::Claim(call) => call.requests.len(),
+            Op::Finish(call) => call.requests.len(),
+            // A step of pruning has a transaction of its own.
+            Op::Prune { .. } => ROWS_MAX,
+        }
+    }
+
+    /// Answers the caller; one that has gone away hears nothing.
+    fn reply(self, written: Result<(), LedgerError>) {
+        match self {
+            Op::Claim(call) => drop(call.reply.send(written.map(|()| call.answers))),
+            Op::Finish(call) => drop(call.reply.send(written.map(|()| call.answers))),
+            Op::Prune { answer, reply, .. } => drop(reply.send(written.map(|()| answer))),
+        }
+    }
+}
+
+/// How a batch is tried. Each rung survives what the one above does not.
+#[derive(Clone, Copy, PartialEq)]
+enum Rung {
+    /// One transaction; fails at the first row that SQLite refuses.
+    Together,
+    /// One transaction, a savepoint around each row: a refused row leaves no trace.
+    Savepoints,
+    /// A transaction for each row: survives triggers that roll everything back (`RAISE(ROLLBACK)`)
+    /// and constraints that are checked at commit.
+    Alone,
+}
+
+/// Why a batch ended early.
+enum Abort {
+    /// A row was refused: nothing of the batch is written; try the next rung.
+    Climb,
+    Failed(LedgerError),
+}
+
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) path: PathBuf,
+    pub(super) owners: Owners,
+    pub(super) identity: Identity,
+}
+
+impl Writer {
+    /// Works until the queue is closed and empty. Closing the connection is SQLite's: the last one
+    /// writes the log into the file and removes it.
+    pub(super) fn run(self, mut queue: mpsc::Receiver<Op>) {
+        let mut next = None;
+        while let Some(first) = next.take().or_else(|| queue.blocking_recv()) {
+            let mut rows = first.rows();
+            let mut ops = vec![first];
+            while rows < ROWS_MAX {
+                let Ok(op) = queue.try_recv() else { break };
+                rows += op.rows();
+                if rows > ROWS_MAX {
+                    next = Some(op);
+                } else {
+                    ops.push(op);
+                }
+            }
+            let written = self.write(&mut ops);
+            ops.into_iter().for_each(|op| op.reply(written.clone()));
+        }
+    }
+
+    fn write(&self, ops: &mut [Op]) -> Result<(), LedgerError> {
+        for rung in [Rung::Together, Rung::Savepoints, Rung::Alone] {
+            match self.attempt(ops, rung) {
+                Ok(()) => return self.identity.check(),
+                Err(Abort::Climb) => self.roll_back(),
+                Err(Abort::Failed(error)) => {
+                    self.roll_back();
+                    return Err(error);
+                }
+            }
+        }
+        // Not reached by refused rows, which the last rung answers one by one.
+        Err(LedgerError::transient(format!("the ledger {} refused a whole batch", self.path.display())))
+    }
+
+    fn attempt(&self, ops: &mut [Op], rung: Rung) -> Result<(), Abort> {
+        let batch = Batch::new(&self.connection, &self.owners);
+        if rung != Rung::Alone {
+            self.sql("BEGIN IMMEDIATE")?;
+        }
+        for op in ops {
+            match op {
+                Op::Claim(Call { owner, requests, now, answers, .. }) => {
+                    let one = |request: &_| {
+                        self.row(&batch, rung, Claim::Refused, || claim(&batch, owner, request, *now))
+                    };
+                    *answers = requests.iter().map(one).collect::<Result<_, _>>()?;
+                }
+                Op::Finish(Call { owner, requests, now, answers, .. }) => {
+                    let one = |request: &_| {
+                        self.row(&batch, rung, Finished::Refused, || finish(&batch, owner, request, *now))
+                    };
+                    *answers = requests.iter().map(one).collect::<Result<_, _>>()?;
+                }
+                Op::Prune { prune, now, answer, .. } => {
+                    *answer = prune::step(&batch, *prune, *now).map_err(|e| Abort::Failed(self.failed(e)))?;
+                }
+            }
+        }
+        if rung != Rung::Alone {
+            self.sql("COMMIT")?;
+        }
+        Ok(())
+    }
+
+    /// Does one row's work in the way of the rung.
+    fn row<T>(
+        &self,
+        batch: &Batch<'_>,
+        rung: Rung,
+        refused: impl FnOnce(String) -> T,
+        work: impl FnOnce() -> Result<T, RowError>,
+    ) -> Result<T, Abort> {
+        let (begin, end, undo) = match rung {
+            Rung::Together => return work().map_err(|e| self.abort(e)),
+            Rung::Savepoints => ("SAVEPOINT one", "RELEASE one", "ROLLBACK TO one"),
+            Rung::Alone => ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"),
+        };
+        self.sql(begin)?;
+        let result = work().and_then(|done| Ok(self.cached(end).map(|()| done)?));
+        let error = match result {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let RowError::Sql(sql) = &error else { return Err(self.abort(error)) };
+        let Some(why) = refusal(sql) else { return Err(self.abort(error)) };
+        batch.forget_ids();
+        match (rung, self.connection.is_autocommit()) {
+            // The trigger has rolled everything back.
+            (Rung::Alone, true) => {}
+            (_, true) => return Err(Abort::Climb),
+            (Rung::Savepoints, false) => {
+                self.sql(undo)?;
+                self.sql(end)?;
+            }
+            (_, false) => self.sql(undo)?,
+        }
+        Ok(refused(why))
+    }
+
+    fn abort(&self, error: RowError) -> Abort {
+        match error {
+            RowError::Sql(error) if refusal(&error).is_some() => Abort::Climb,
+            other => Abort::Failed(self.failed(other)),
+        }
+    }
+
+    fn failed(&self, error: RowError) -> LedgerError {
+        match error {
+            RowError::Sql(error) => ledger_error(&self.path, &error),
+            RowError::Ledger(error) => error,
+        }
+    }
+
+    fn sql(&self, sql: &str) -> Result<(), Abort> {
+        self.cached(sql).map_err(|e| self.abort(e.into()))
+    }
+
+    fn cached(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+
+    /// Some errors have already ended the transaction.
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit() {
+            // If even this fails, the next BEGIN says so.
+            let _ = self.cached("ROLLBACK");
+        }
+    }
+}
