@@ -10,9 +10,11 @@
 pub mod connect;
 pub mod convert;
 pub mod error;
+pub mod publisher;
 pub mod topology;
 pub mod uri;
 
 pub use connect::Connection;
 pub use error::{BrokerError, Kind};
+pub use publisher::{Outgoing, PublishError, Publisher};
 pub use uri::Endpoint;
