@@ -18,6 +18,6 @@ pub mod uri;
 
 pub use connect::Connection;
 pub use error::{BrokerError, Kind};
-pub use publisher::Publisher;
+pub use publisher::{Outgoing, PublishError, Publisher};
 pub use session::{Declare, Session, Source};
 pub use uri::Endpoint;

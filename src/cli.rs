@@ -1,7 +1,9 @@
 //! The commands, one file each, and what they have in common.
 
+pub mod broker;
 pub mod failure;
 pub mod logging;
+pub mod publish;
 pub mod run;
 
 use clap::{Parser, Subcommand};
@@ -32,18 +34,24 @@ pub struct Cli {
 pub enum Command {
     /// Consume a queue and run a handler once per message
     Run(Box<run::RunArgs>),
+    /// Publish messages, confirmed by the broker
+    Publish(Box<publish::PublishArgs>),
 }
 
 /// Two threads: the work is waiting for others, and what computes or blocks has threads of its own.
 const RUNTIME_THREADS: usize = 2;
 
-/// The runtime of one command.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
+/// Runs one command's future to its end. What still blocks then, such as a read of standard input,
+/// is left behind.
+fn on_runtime(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}")))
+        .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}")))?;
+    let result = runtime.block_on(command);
+    runtime.shutdown_background();
+    result
 }
 
 impl Command {
@@ -54,7 +62,8 @@ impl Command {
     /// What went wrong, with the exit code.
     pub fn execute(self) -> Result<(), Failure> {
         match self {
-            Command::Run(args) => run::execute(args.config()?),
+            Command::Run(args) => on_runtime(run::execute(args.config()?)),
+            Command::Publish(args) => on_runtime(publish::run(*args)),
         }
     }
 }

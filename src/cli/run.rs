@@ -6,7 +6,7 @@ use std::{ffi::OsString, fmt};
 
 use clap::Args;
 
-use super::{Failure, runtime};
+use super::Failure;
 use crate::config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig};
 
 /// The flags of `run`. Their values are judged together with the file's and the environment's, so
@@ -179,11 +179,11 @@ impl fmt::Debug for RunArgs {
 /// # Errors
 ///
 /// Why they could not start or go on.
-pub fn execute(config: Config) -> Result<(), Failure> {
+pub async fn execute(config: Config) -> Result<(), Failure> {
     for worker in &config.workers {
         log_effective(&config, worker);
     }
-    runtime()?.block_on(serve::serve(config))
+    serve::serve(config).await
 }
 
 /// One line with what this worker goes by; a command's arguments may hold secrets and are only counted.

@@ -1,7 +1,7 @@
 //! A dead letter: the original message, with headers that say why it is one.
 
 use crate::{
-    broker::{publisher::Outgoing, topology::dead_letter_queue},
+    broker::{Outgoing, topology::dead_letter_queue},
     message::{Properties, Table, Value},
 };
 

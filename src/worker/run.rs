@@ -1,10 +1,6 @@
 //! The driver: carries the state machine's commands out and feeds back what came of them.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt, StreamExt,
@@ -22,7 +18,7 @@ use tracing::{info, warn};
 use crate::{
     broker::{BrokerError, Publisher, Session, Source},
     handler::{Handler, Verdict, Work},
-    ledger::{Ledger, LedgerError, Millis, Owner},
+    ledger::{Ledger, LedgerError, Owner, unix_millis},
     message::SessionId,
 };
 
@@ -198,11 +194,11 @@ impl Driver {
         let ledger = &self.worker.ledger;
         match command {
             Command::Claim(groups, requests) => {
-                let claims = ledger.claim(&self.owner, requests, now_ms());
+                let claims = ledger.claim(&self.owner, requests, unix_millis());
                 self.work.push(claims.map(|result| Event::Claimed(groups, result)).boxed());
             }
             Command::Finish(groups, finishes) => {
-                let finished = ledger.finish(&self.owner, finishes, now_ms());
+                let finished = ledger.finish(&self.owner, finishes, unix_millis());
                 self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
             }
             Command::Run(group, run) => self.start(group, run),
@@ -215,7 +211,8 @@ impl Driver {
                 let publisher = self.worker.publisher.clone();
                 let message = dead_letter(&letter, &self.worker.policy.queue);
                 let publish = async move {
-                    let result = publisher.publish(message, PUBLISH_LIMIT).await.map_err(|error| error.to_string());
+                    let result =
+                        publisher.publish(message, PUBLISH_LIMIT).await.map_err(|error| error.to_string());
                     Event::Published(group, result)
                 };
                 self.work.push(publish.boxed());
@@ -354,10 +351,4 @@ async fn until(at: Option<Instant>) {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-/// The wall clock. A clock before 1970 counts as 1970.
-pub fn now_ms() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }

@@ -55,10 +55,15 @@ fn a_driver_is_named_in_one_place() {
 /// A rule that finds nothing proves nothing.
 #[test]
 fn the_rules_see_what_is_there() {
-    assert_eq!(names_after_crate("use crate::{\n    a::B,\n    c::{D, e::F},\n};\nuse crate::g::H;"), ["a", "c", "g"]);
+    assert_eq!(
+        names_after_crate("use crate::{\n    a::B,\n    c::{D, e::F},\n};\nuse crate::g::H;"),
+        ["a", "c", "g"]
+    );
     let files = sources();
     for (driver, place) in DRIVERS {
-        assert!(files.iter().any(|(file, text)| file.starts_with(place) && text.contains(&format!("{driver}::"))));
+        assert!(
+            files.iter().any(|(file, text)| file.starts_with(place) && text.contains(&format!("{driver}::")))
+        );
     }
 }
 

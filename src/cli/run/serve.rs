@@ -14,7 +14,11 @@ use crate::{
     cli::Failure,
     config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
     handler::{Handler, exec::Exec, log::Log},
-    ledger::{Ledger, prune, sqlite::SqliteLedger},
+    ledger::{
+        Ledger,
+        prune::Pruner,
+        sqlite::{SqliteLedger, SqliteOptions},
+    },
     worker::{Stop, Worker, WorkerError, outcome::Counts},
 };
 
@@ -45,7 +49,8 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             queue_type: worker.queue_type,
             prefetch: policy.prefetch,
         };
-        let publisher = Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
+        let publisher =
+            Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
         let worker = Worker {
             policy,
             handler,
@@ -58,10 +63,10 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
         let stop = stop.subscribe();
         workers.spawn(async move { (queue, worker.run(stop).await) });
     }
-    let pruning = tokio::spawn(prune::keep(ledger, config.ledger.retention, stop.subscribe()));
-    let result = wait_for_all(workers, &stop).await;
-    pruning.abort();
-    result
+    // Ends with its sender.
+    let (_pruning, stop_pruning) = watch::channel(false);
+    tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
+    wait_for_all(workers, &stop).await
 }
 
 /// Waits for every worker. One that ends by itself takes the others with it: a service that does
@@ -104,7 +109,7 @@ async fn wait_for_all(
 }
 
 async fn open(path: std::path::PathBuf) -> Result<SqliteLedger, Failure> {
-    let opening = tokio::task::spawn_blocking(move || SqliteLedger::open(&path));
+    let opening = tokio::task::spawn_blocking(move || SqliteLedger::open(path, SqliteOptions::default()));
     let opened = opening.await.map_err(|panic| Failure::failed(format!("opening the ledger: {panic}")))?;
     opened.map_err(|error| Failure::failed(error.to_string()))
 }
