@@ -128,7 +128,7 @@ impl Driver {
             opened: None,
             connecting: None.into(),
             ever_connected: false,
-            broker: Outage::new(Duration::from_millis(200), Duration::from_secs(15)),
+            broker: Outage::new(Duration::from_millis(200), Duration::from_secs(5)),
             work: FuturesUnordered::new(),
             runs: JoinSet::new(),
             stop_runs: watch::channel(false).0,
