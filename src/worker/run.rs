@@ -1,6 +1,10 @@
 //! The driver: carries the state machine's commands out and feeds back what came of them.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{
     FutureExt, StreamExt,
@@ -236,13 +240,15 @@ impl Driver {
             interrupted: run.interrupted,
             stop: self.stop_runs.subscribe(),
         };
-        let handler = self.worker.handler.clone();
+        // Called here, not in the task, so that handlers see messages in the order of their claims.
+        let run = catch_unwind(AssertUnwindSafe(|| self.worker.handler.handle(work)));
         self.runs.spawn(async move {
-            let run = AssertUnwindSafe(async move { handler.handle(work).await }).catch_unwind();
-            let verdict = run
-                .await
-                .unwrap_or_else(|_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None });
-            (group, verdict)
+            let verdict = match run {
+                Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
+                Err(panic) => Err(panic),
+            };
+            let panicked = |_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None };
+            (group, verdict.unwrap_or_else(panicked))
         });
     }
 
