@@ -1,6 +1,7 @@
 //! The commands, one file each, and what they have in common.
 
 pub mod failure;
+pub mod ledger;
 pub mod logging;
 pub mod run;
 
@@ -32,6 +33,8 @@ pub struct Cli {
 pub enum Command {
     /// Consume a queue and run a handler once per message
     Run(Box<run::RunArgs>),
+    /// Look into a ledger: what became of each message; forget or prune rows
+    Ledger(ledger::LedgerArgs),
 }
 
 impl Command {
@@ -43,6 +46,7 @@ impl Command {
     pub fn execute(self) -> Result<(), Failure> {
         match self {
             Command::Run(args) => run::execute(args.config()?),
+            Command::Ledger(args) => ledger::execute(args),
         }
     }
 }
