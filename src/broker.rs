@@ -10,9 +10,14 @@
 pub mod connect;
 pub mod convert;
 pub mod error;
+pub mod publisher;
+pub mod session;
+mod settle;
 pub mod topology;
 pub mod uri;
 
 pub use connect::Connection;
 pub use error::{BrokerError, Kind};
+pub use publisher::{Outgoing, PublishError, Publisher};
+pub use session::{Declare, Session, Source};
 pub use uri::Endpoint;

@@ -1,8 +1,10 @@
 //! The commands, one file each, and what they have in common.
 
+pub mod broker;
 pub mod failure;
 pub mod ledger;
 pub mod logging;
+pub mod publish;
 pub mod run;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +37,24 @@ pub enum Command {
     Run(Box<run::RunArgs>),
     /// Look into a ledger: what became of each message; forget or prune rows
     Ledger(ledger::LedgerArgs),
+    /// Publish messages, confirmed by the broker
+    Publish(Box<publish::PublishArgs>),
+}
+
+/// Two threads: the work is waiting for others, and what computes or blocks has threads of its own.
+const RUNTIME_THREADS: usize = 2;
+
+/// Runs one command's future to its end. What still blocks then, such as a read of standard input,
+/// is left behind.
+fn on_runtime(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(RUNTIME_THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start the runtime: {error}")))?;
+    let result = runtime.block_on(command);
+    runtime.shutdown_background();
+    result
 }
 
 impl Command {
@@ -45,8 +65,9 @@ impl Command {
     /// What went wrong, with the exit code.
     pub fn execute(self) -> Result<(), Failure> {
         match self {
-            Command::Run(args) => run::execute(args.config()?),
-            Command::Ledger(args) => ledger::execute(args),
+            Command::Run(args) => on_runtime(run::execute(args.config()?)),
+            Command::Publish(args) => on_runtime(publish::run(*args)),
+            Command::Ledger(args) => on_runtime(ledger::run(args)),
         }
     }
 }

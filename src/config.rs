@@ -30,7 +30,7 @@ pub use self::{
     ledger::{LedgerConfig, LedgerUrl},
     problem::{Problem, Problems},
     secret::{BrokerUrl, Secret, without_credentials},
-    worker::{Declare, QueueType, WorkerConfig},
+    worker::WorkerConfig,
 };
 use self::{
     retry::for_people,

@@ -2,8 +2,11 @@
 
 pub mod core;
 pub mod decide;
+pub mod letter;
 pub mod outage;
 pub mod outcome;
 pub mod policy;
+pub mod run;
 
 pub use policy::Policy;
+pub use run::{Stop, Worker, WorkerError};

@@ -32,7 +32,7 @@ const CHANNEL_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Connection {
     lapin: lapin::Connection,
     socket: Socket,
-    state: watch::Receiver<State>,
+    state: watch::Sender<State>,
     shown: String,
 }
 
@@ -88,7 +88,7 @@ impl Connection {
 
     /// Whether the broker blocks this connection, and whether it has ended, as it changes.
     pub fn state(&self) -> watch::Receiver<State> {
-        self.state.clone()
+        self.state.subscribe()
     }
 
     /// The broker's reason if it blocks this connection now.
@@ -112,16 +112,18 @@ impl Connection {
     }
 
     /// Says goodbye within `limit`, then cuts. Never fails: there is nothing a caller could do.
-    pub async fn close(self, limit: Duration) {
+    pub async fn close(&self, limit: Duration) {
         if self.is_open() && self.blocked().is_none() {
-            // Whatever this answers, dropping `self` cuts the socket.
+            // Whatever this answers, there is nothing left to do but to cut.
             let _ = timeout(limit, self.lapin.close(200, "OK".into())).await;
         }
+        self.cut();
     }
 
     /// Cuts the connection at once: everything waiting on it fails.
     pub fn cut(&self) {
         self.socket.cut();
+        end(&self.state, BrokerError::new(Kind::Lost, "the connection is closed"));
     }
 }
 
@@ -183,7 +185,7 @@ impl Drop for CutOnDrop {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.socket.cut();
+        self.cut();
     }
 }
 
@@ -213,7 +215,8 @@ fn properties(purpose: &str) -> ConnectionProperties {
 
 /// Publishes the connection's events; the task ends with the connection.
 fn watched(lapin: lapin::Connection, socket: Socket, endpoint: &Endpoint) -> Connection {
-    let (sender, state) = watch::channel(State::default());
+    let state = watch::Sender::new(State::default());
+    let sender = state.clone();
     // The one listener: several would share a queue and each see only a part.
     let mut events = Box::pin(lapin.events_listener());
     let status = lapin.status().clone();
@@ -226,14 +229,29 @@ fn watched(lapin: lapin::Connection, socket: Socket, endpoint: &Endpoint) -> Con
                 Event::ConnectionUnblocked => sender.send_modify(|state| state.blocked = None),
                 // A channel's error is told as well; only the connection's is ours to tell.
                 Event::Error(error) if !status.connected() => {
-                    sender.send_modify(|state| state.ended = Some(lost(&error)));
-                    return;
+                    return end(&sender, lost(&error));
                 }
                 _ => {}
             }
         }
     });
     Connection { lapin, socket, state, shown: endpoint.to_string() }
+}
+
+/// Completes when the connection has ended: why.
+pub(super) async fn ended(state: &mut watch::Receiver<State>) -> BrokerError {
+    match state.wait_for(|state| state.ended.is_some()).await {
+        Ok(state) => state.ended.clone(),
+        Err(_) => None,
+    }
+    .unwrap_or_else(|| BrokerError::new(Kind::Lost, "the connection is closed"))
+}
+
+/// The first reason stays.
+fn end(state: &watch::Sender<State>, why: BrokerError) {
+    state.send_modify(|state| {
+        state.ended.get_or_insert(why);
+    });
 }
 
 /// A connection that has worked is lost, whatever the broker says: it may be had again.

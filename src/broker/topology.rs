@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
+use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::{
@@ -15,7 +16,8 @@ use crate::message::{Table, Value};
 const DECLARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a queue is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum QueueType {
     /// Replicated; has a delivery limit; the default.
     #[default]

@@ -8,7 +8,7 @@ use std::{fmt, net::Ipv6Addr, path::PathBuf, time::Duration};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo, SASLMechanism};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Seconds between heartbeats unless the URL says otherwise: two missed ones end a connection.
+/// Seconds between heartbeats unless somebody says otherwise: two missed ones end a connection.
 const HEARTBEAT_DEFAULT_SECS: u16 = 20;
 /// RabbitMQ 4.1 refuses connections that ask for smaller frames.
 const FRAME_MAX_SAFE_BYTES: u32 = 8192;
@@ -30,7 +30,9 @@ pub struct Endpoint {
     host: String,
     port: u16,
     vhost: String,
-    heartbeat_secs: u16,
+    /// As the URL says.
+    heartbeat_secs: Option<u16>,
+    heartbeat_default_secs: u16,
     frame_max: Option<u32>,
     channel_max: Option<u16>,
     connect_timeout: Option<Duration>,
@@ -65,6 +67,14 @@ impl Endpoint {
     #[must_use]
     pub fn with_password(mut self, password: impl Into<String>) -> Self {
         self.password = password.into();
+        self
+    }
+
+    /// The same endpoint with another time between heartbeats, where its URL names none. Fractions
+    /// of a second are dropped.
+    #[must_use]
+    pub fn with_heartbeat(mut self, heartbeat: Duration) -> Self {
+        self.heartbeat_default_secs = u16::try_from(heartbeat.as_secs()).unwrap_or(u16::MAX);
         self
     }
 
@@ -128,7 +138,7 @@ impl Endpoint {
             query: AMQPQueryString {
                 frame_max: self.frame_max,
                 channel_max: self.channel_max,
-                heartbeat: Some(self.heartbeat_secs),
+                heartbeat: Some(self.heartbeat_secs.unwrap_or(self.heartbeat_default_secs)),
                 connection_timeout: None,
                 auth_mechanism: Some(self.mechanism),
             },
@@ -198,7 +208,8 @@ fn parse(url: &str) -> Result<Endpoint, String> {
         host,
         port: port.unwrap_or(if tls { 5671 } else { 5672 }),
         vhost: parse_vhost(path)?,
-        heartbeat_secs: HEARTBEAT_DEFAULT_SECS,
+        heartbeat_secs: None,
+        heartbeat_default_secs: HEARTBEAT_DEFAULT_SECS,
         frame_max: None,
         channel_max: None,
         connect_timeout: None,
@@ -292,7 +303,9 @@ fn parse_parameter(endpoint: &mut Endpoint, pair: &str) -> Result<(), String> {
         value.parse().map_err(|_| format!("{name} is not {expected}"))
     }
     match name {
-        "heartbeat" => endpoint.heartbeat_secs = number(name, &value, "a number of seconds up to 65535")?,
+        "heartbeat" => {
+            endpoint.heartbeat_secs = Some(number(name, &value, "a number of seconds up to 65535")?);
+        }
         "frame_max" => {
             let bytes: u32 = number(name, &value, "a number of bytes")?;
             if bytes != 0 && bytes < FRAME_MIN_BYTES {

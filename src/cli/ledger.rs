@@ -7,7 +7,7 @@ use std::{env, ffi::OsString, time::Duration};
 
 use clap::{Args, Subcommand};
 
-use super::{Failure, runtime};
+use super::Failure;
 use crate::{
     config::{Config, LedgerConfig, LedgerUrl},
     ledger::{Filter, Forgotten, Inspect, LedgerError, Row, State, sqlite::SqliteReader},
@@ -78,7 +78,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// A usage failure if there is no ledger; a failure if it cannot be read or the key is not there.
-pub fn execute(args: LedgerArgs) -> Result<(), Failure> {
+pub async fn run(args: LedgerArgs) -> Result<(), Failure> {
     let LedgerConfig { url: LedgerUrl::Sqlite(path), retention } = args.config()?;
     if std::fs::metadata(&path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
         return Err(Failure::usage(format!(
@@ -86,13 +86,12 @@ pub fn execute(args: LedgerArgs) -> Result<(), Failure> {
             path.display()
         )));
     }
-    let runtime = runtime()?;
     let json = args.json;
     match args.command {
-        LedgerCommand::Prune { .. } => runtime.block_on(prune::run(&path, retention, json)),
+        LedgerCommand::Prune { .. } => prune::run(&path, retention, json).await,
         command => {
             let ledger = SqliteReader::open(&path, BUSY_TIMEOUT)?;
-            runtime.block_on(inspect(&ledger, command, json))
+            inspect(&ledger, command, json).await
         }
     }
 }

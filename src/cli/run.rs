@@ -1,5 +1,7 @@
 //! `ackonce run`: its flags, and what a worker is started with.
 
+mod serve;
+
 use std::{ffi::OsString, fmt};
 
 use clap::Args;
@@ -177,11 +179,11 @@ impl fmt::Debug for RunArgs {
 /// # Errors
 ///
 /// Why they could not start or go on.
-pub fn execute(config: Config) -> Result<(), Failure> {
+pub async fn execute(config: Config) -> Result<(), Failure> {
     for worker in &config.workers {
         log_effective(&config, worker);
     }
-    Ok(())
+    serve::serve(config).await
 }
 
 /// One line with what this worker goes by; a command's arguments may hold secrets and are only counted.

@@ -10,6 +10,7 @@ use super::{
     section::{Given, Section},
 };
 use crate::{
+    broker::{Declare, topology::QueueType},
     key::KeySpec,
     worker::policy::{DeadLetter, Policy, Retry},
 };
@@ -21,28 +22,6 @@ pub struct WorkerConfig {
     pub handler: HandlerConfig,
     pub declare: Declare,
     pub queue_type: QueueType,
-}
-
-/// What is done at the start about a queue that may be missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Declare {
-    /// Look for it; create it if it is missing.
-    #[default]
-    Create,
-    /// Look for it only.
-    Passive,
-    /// Do not even look.
-    None,
-}
-
-/// The type of a queue that is created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum QueueType {
-    #[default]
-    Quorum,
-    Classic,
 }
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);

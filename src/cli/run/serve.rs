@@ -1,0 +1,173 @@
+//! Builds what a configuration names, and runs it until a signal or until nothing can help.
+
+use std::sync::Arc;
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+};
+use tracing::{error, info, warn};
+
+use crate::{
+    broker::{Endpoint, Publisher, Source},
+    cli::Failure,
+    config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
+    handler::{Handler, exec::Exec, log::Log},
+    ledger::{
+        Ledger,
+        prune::Pruner,
+        sqlite::{SqliteLedger, SqliteOptions},
+    },
+    worker::{Stop, Worker, WorkerError, outcome::Counts},
+};
+
+/// Unconfirmed dead letters at the same time.
+const PUBLISH_WINDOW: usize = 100;
+
+/// Runs all workers of a configuration on one ledger.
+///
+/// # Errors
+///
+/// With code 2 what is wrong with the configuration, found before anything is consumed; with code 1
+/// what ended a worker. The other workers are drained then.
+pub(super) async fn serve(config: Config) -> Result<(), Failure> {
+    let endpoints = endpoints(&config.broker)?;
+    let handlers = handlers(&config.workers).await?;
+    let stop = stop_on_signals()?;
+    let LedgerUrl::Sqlite(path) = &config.ledger.url;
+    let ledger: Arc<dyn Ledger> = Arc::new(open(path.clone()).await?);
+
+    let mut workers = JoinSet::new();
+    for (worker, handler) in config.workers.iter().zip(handlers) {
+        let policy = Arc::new(worker.policy.clone());
+        info!(queue = &*policy.queue, "{}", handler.guarantee());
+        let source = Source {
+            endpoints: endpoints.clone(),
+            queue: policy.queue.to_string(),
+            declare: worker.declare,
+            queue_type: worker.queue_type,
+            prefetch: policy.prefetch,
+        };
+        let publisher =
+            Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
+        let worker = Worker {
+            policy,
+            handler,
+            ledger: ledger.clone(),
+            source: Arc::new(source),
+            publisher: Arc::new(publisher),
+            drain_timeout: config.drain_timeout,
+        };
+        let queue = worker.policy.queue.clone();
+        let stop = stop.subscribe();
+        workers.spawn(async move { (queue, worker.run(stop).await) });
+    }
+    // Ends with its sender.
+    let (_pruning, stop_pruning) = watch::channel(false);
+    tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
+    wait_for_all(workers, &stop).await
+}
+
+/// Waits for every worker. One that ends by itself takes the others with it: a service that does
+/// half of its work looks healthy and is not.
+async fn wait_for_all(
+    mut workers: JoinSet<(Arc<str>, Result<Counts, WorkerError>)>,
+    stop: &Arc<watch::Sender<Stop>>,
+) -> Result<(), Failure> {
+    let mut failure = None;
+    while let Some(ended) = workers.join_next().await {
+        let (queue, result) = ended.map_err(|panic| Failure::failed(format!("a worker ended: {panic}")))?;
+        match result {
+            Ok(counts) => info!(
+                queue = &*queue,
+                handled = counts.handled,
+                duplicates = counts.duplicates,
+                retried = counts.retried,
+                dead_lettered = counts.dead_lettered,
+                rejected = counts.rejected,
+                returned = counts.returned,
+                "stopped"
+            ),
+            Err(why) => {
+                if failure.is_some() {
+                    error!(queue = &*queue, "{why}");
+                } else {
+                    failure = Some(Failure::failed(format!("{queue}: {why}")));
+                }
+                stop.send_if_modified(|stop| {
+                    let first = *stop == Stop::No;
+                    if first {
+                        *stop = Stop::Drain;
+                    }
+                    first
+                });
+            }
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+async fn open(path: std::path::PathBuf) -> Result<SqliteLedger, Failure> {
+    let opening = tokio::task::spawn_blocking(move || SqliteLedger::open(path, SqliteOptions::default()));
+    let opened = opening.await.map_err(|panic| Failure::failed(format!("opening the ledger: {panic}")))?;
+    opened.map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
+    let mut endpoints = Vec::new();
+    for url in &broker.urls {
+        let mut endpoint =
+            Endpoint::parse(url.expose()).map_err(|error| Failure::usage(error.to_string()))?;
+        for warning in endpoint.warnings() {
+            warn!("{warning}");
+        }
+        endpoint = endpoint.with_heartbeat(broker.heartbeat);
+        if let Some(password) = &broker.password {
+            endpoint = endpoint.with_password(password.expose());
+        }
+        endpoints.push(endpoint);
+    }
+    Ok(endpoints)
+}
+
+/// All handlers, each known to be able to start; every one that is not is reported.
+async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Arc<dyn Handler>>, Failure> {
+    let mut handlers: Vec<Arc<dyn Handler>> = Vec::new();
+    let mut problems = Vec::new();
+    for worker in workers {
+        let handler: Arc<dyn Handler> = match &worker.handler {
+            HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
+            HandlerConfig::Exec(exec) => {
+                let command: Vec<String> =
+                    std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
+                Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace))
+            }
+        };
+        if let Err(why) = handler.probe().await {
+            problems.push(why);
+        }
+        handlers.push(handler);
+    }
+    if problems.is_empty() { Ok(handlers) } else { Err(Failure::usage(problems.join("; "))) }
+}
+
+/// The first SIGTERM (a supervisor's) or SIGINT (a terminal's) asks for a drain, the second for the
+/// end at once.
+fn stop_on_signals() -> Result<Arc<watch::Sender<Stop>>, Failure> {
+    let cannot = |error| Failure::failed(format!("cannot listen for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    let stop = Arc::new(watch::Sender::new(Stop::No));
+    let sender = stop.clone();
+    tokio::spawn(async move {
+        for asked in [Stop::Drain, Stop::Now] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            sender.send_replace(asked);
+        }
+    });
+    Ok(stop)
+}

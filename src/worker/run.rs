@@ -1,0 +1,354 @@
+//! The driver: carries the state machine's commands out and feeds back what came of them.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::FuturesUnordered,
+};
+use tokio::{
+    select,
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use tracing::{info, warn};
+
+use crate::{
+    broker::{BrokerError, Publisher, Session, Source},
+    handler::{Handler, Verdict, Work},
+    ledger::{Ledger, LedgerError, Owner, unix_millis},
+    message::SessionId,
+};
+
+use super::{
+    core::{Command, Core, Event, GroupId, Run},
+    letter::dead_letter,
+    outage::Outage,
+    outcome::Counts,
+    policy::Policy,
+};
+
+/// One worker: a queue, a handler, and where it remembers.
+pub struct Worker {
+    pub policy: Arc<Policy>,
+    pub handler: Arc<dyn Handler>,
+    pub ledger: Arc<dyn Ledger>,
+    pub source: Arc<Source>,
+    /// On a connection of its own, which a memory alarm may block without blocking acks.
+    pub publisher: Arc<Publisher>,
+    /// How long running handlers may go on after a stop is requested.
+    pub drain_timeout: Duration,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+/// What a worker is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Stop {
+    /// Go on.
+    No,
+    /// Start nothing more, see what runs to its end, return the rest.
+    Drain,
+    /// Kill what runs and end now.
+    Now,
+}
+
+/// Why a worker ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// At the first connect, where trying again cannot help.
+    #[error("{0}")]
+    Broker(BrokerError),
+    #[error("{0}")]
+    Ledger(LedgerError),
+    #[error("stopped at once: {running} running handlers were killed, their messages go back to the queue")]
+    StoppedAtOnce { running: usize },
+}
+
+/// For one confirmed dead letter, a new connection included.
+const PUBLISH_LIMIT: Duration = Duration::from_secs(15);
+/// A session that lasted less does not reset the backoff: something ends them.
+const SESSION_PROVEN: Duration = Duration::from_secs(5);
+/// From the drain deadline, when handlers are told to stop, to giving up on them.
+const STOP_GRACE: Duration = Duration::from_secs(8);
+
+impl Worker {
+    /// Works until a stop is requested, or until nothing can help.
+    ///
+    /// # Errors
+    ///
+    /// See [`WorkerError`]. Everything that is not settled by then, the broker hands over again.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future kills running handlers and closes the session, as a crash would.
+    pub async fn run(self, mut stop: watch::Receiver<Stop>) -> Result<Counts, WorkerError> {
+        let owner = self.ledger.enroll().await.map_err(WorkerError::Ledger)?;
+        let mut driver = Driver::new(self, owner);
+        let result = driver.turn(&mut stop).await;
+        driver.close().await;
+        result.map(|()| driver.core.counts())
+    }
+}
+
+struct Driver {
+    worker: Worker,
+    owner: Owner,
+    core: Core,
+    session: Option<Session>,
+    sessions: SessionId,
+    opened: Option<Instant>,
+    connecting: OptionFuture<BoxFuture<'static, Result<Session, BrokerError>>>,
+    ever_connected: bool,
+    broker: Outage,
+    /// Claims, finishes, dead letters and probes under way.
+    work: FuturesUnordered<BoxFuture<'static, Event>>,
+    runs: JoinSet<(GroupId, Verdict)>,
+    stop_runs: watch::Sender<bool>,
+    /// When handlers are told to stop, once draining.
+    deadline: Option<Instant>,
+}
+
+impl Driver {
+    fn new(worker: Worker, owner: Owner) -> Self {
+        let policy = worker.policy.clone();
+        let slots = if worker.handler.waits() { policy.concurrency } else { usize::from(policy.prefetch) };
+        let mut driver = Self {
+            core: Core::new(policy, slots, fastrand::u64(..), Instant::now()),
+            worker,
+            owner,
+            session: None,
+            sessions: 0,
+            opened: None,
+            connecting: None.into(),
+            ever_connected: false,
+            broker: Outage::new(Duration::from_millis(200), Duration::from_secs(15)),
+            work: FuturesUnordered::new(),
+            runs: JoinSet::new(),
+            stop_runs: watch::channel(false).0,
+            deadline: None,
+        };
+        driver.connect(Duration::ZERO);
+        driver
+    }
+
+    /// The loop: each turn waits for one thing, takes in all that is ready, and carries out what follows.
+    async fn turn(&mut self, stop: &mut watch::Receiver<Stop>) -> Result<(), WorkerError> {
+        loop {
+            for command in self.core.submit() {
+                self.carry_out(command)?;
+            }
+            if self.core.is_drained() {
+                return Ok(());
+            }
+            let wake = self.core.next_wake();
+            let deadline = self.deadline;
+            select! {
+                biased;
+                asked = stop.wait_for(|stop| *stop != if deadline.is_some() { Stop::Drain } else { Stop::No }) => {
+                    // Whoever asks is gone: that is a stop too.
+                    let asked = asked.map_or(Stop::Now, |asked| *asked);
+                    self.stop(asked)?;
+                }
+                () = until(deadline) => {
+                    if !self.stop_overdue() {
+                        return Ok(());
+                    }
+                }
+                Some(event) = self.work.next() => self.take(event),
+                Some(ran) = self.runs.join_next() => self.take_run(ran),
+                received = receive(&mut self.session) => match received {
+                    Ok(deliveries) => self.take(Event::Delivered(deliveries)),
+                    Err(why) => self.session_ended(&why),
+                },
+                Some(opened) = &mut self.connecting => self.session_opened(opened)?,
+                () = until(wake) => self.take(Event::Wake),
+            }
+            while let Some(Some(event)) = self.work.next().now_or_never() {
+                self.take(event);
+            }
+            while let Some(ran) = self.runs.try_join_next() {
+                self.take_run(ran);
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        self.core.handle(event, Instant::now());
+    }
+
+    fn take_run(&mut self, ran: Result<(GroupId, Verdict), tokio::task::JoinError>) {
+        // A run catches its handler's panic, and nobody aborts runs, so there is always a result.
+        if let Ok((group, verdict)) = ran {
+            self.take(Event::Ran(group, verdict));
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<(), WorkerError> {
+        let ledger = &self.worker.ledger;
+        match command {
+            Command::Claim(groups, requests) => {
+                let claims = ledger.claim(&self.owner, requests, unix_millis());
+                self.work.push(claims.map(|result| Event::Claimed(groups, result)).boxed());
+            }
+            Command::Finish(groups, finishes) => {
+                let finished = ledger.finish(&self.owner, finishes, unix_millis());
+                self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
+            }
+            Command::Run(group, run) => self.start(group, run),
+            Command::Settle(settlements) => {
+                if let Some(session) = &mut self.session {
+                    session.settle(settlements);
+                }
+            }
+            Command::Publish(group, letter) => {
+                let publisher = self.worker.publisher.clone();
+                let message = dead_letter(&letter, &self.worker.policy.queue);
+                let publish = async move {
+                    let result =
+                        publisher.publish(message, PUBLISH_LIMIT).await.map_err(|error| error.to_string());
+                    Event::Published(group, result)
+                };
+                self.work.push(publish.boxed());
+            }
+            Command::Probe => {
+                let handler = self.worker.handler.clone();
+                self.work.push(async move { Event::Probed(handler.probe().await) }.boxed());
+            }
+            Command::Fail(error) => return Err(WorkerError::Ledger(error)),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, group: GroupId, run: Run) {
+        let work = Work {
+            message: run.message,
+            key: run.key,
+            scope: self.worker.policy.scope.clone(),
+            queue: self.worker.policy.queue.clone(),
+            attempt: run.attempt,
+            interrupted: run.interrupted,
+            stop: self.stop_runs.subscribe(),
+        };
+        let handler = self.worker.handler.clone();
+        self.runs.spawn(async move {
+            let run = AssertUnwindSafe(async move { handler.handle(work).await }).catch_unwind();
+            let verdict = run
+                .await
+                .unwrap_or_else(|_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None });
+            (group, verdict)
+        });
+    }
+
+    fn connect(&mut self, after: Duration) {
+        self.sessions += 1;
+        let (source, id) = (self.worker.source.clone(), self.sessions);
+        let open = async move {
+            tokio::time::sleep(after).await;
+            source.open(id).await
+        };
+        self.connecting = Some(open.boxed()).into();
+    }
+
+    fn session_opened(&mut self, opened: Result<Session, BrokerError>) -> Result<(), WorkerError> {
+        self.connecting = None.into();
+        match opened {
+            Ok(session) => {
+                info!(queue = &*self.worker.policy.queue, "consuming from {}", session.broker());
+                self.session = Some(session);
+                self.opened = Some(Instant::now());
+                self.ever_connected = true;
+                self.take(Event::SessionOpened(self.sessions));
+                Ok(())
+            }
+            Err(error) if error.is_permanent() && !self.ever_connected => Err(WorkerError::Broker(error)),
+            Err(error) => {
+                self.connect_again(&error);
+                Ok(())
+            }
+        }
+    }
+
+    fn session_ended(&mut self, why: &BrokerError) {
+        self.session = None;
+        if self.opened.take().is_some_and(|opened| opened.elapsed() >= SESSION_PROVEN) {
+            self.broker.heal(Instant::now());
+        }
+        self.take(Event::SessionEnded);
+        if self.deadline.is_none() {
+            self.connect_again(why);
+        }
+    }
+
+    fn connect_again(&mut self, why: &BrokerError) {
+        let failure = self.broker.fail(Instant::now());
+        if failure.mention {
+            warn!(queue = &*self.worker.policy.queue, "no session with the broker, trying again: {why}");
+        }
+        self.connect(failure.delay);
+    }
+
+    fn stop(&mut self, asked: Stop) -> Result<(), WorkerError> {
+        if asked == Stop::Now {
+            return Err(WorkerError::StoppedAtOnce { running: self.runs.len() });
+        }
+        info!(
+            queue = &*self.worker.policy.queue,
+            running = self.runs.len(),
+            "stopping: no new message starts"
+        );
+        self.deadline = Some(Instant::now() + self.worker.drain_timeout);
+        self.connecting = None.into();
+        if let Some(session) = &mut self.session {
+            session.stop_consuming();
+        }
+        self.take(Event::Drain);
+        Ok(())
+    }
+
+    /// The drain deadline has passed. Handlers are told to stop; `false` when they were told before.
+    fn stop_overdue(&mut self) -> bool {
+        let queue = &*self.worker.policy.queue;
+        if self.stop_runs.send_replace(true) {
+            warn!(queue, "gave up waiting; what is not settled goes back to the queue");
+            return false;
+        }
+        if !self.runs.is_empty() {
+            warn!(
+                queue,
+                running = self.runs.len(),
+                "the drain timeout has passed: stopping the running handlers"
+            );
+        }
+        self.deadline = Some(Instant::now() + STOP_GRACE);
+        true
+    }
+
+    async fn close(&mut self) {
+        self.runs.shutdown().await;
+        if let Some(session) = self.session.take() {
+            session.close().await;
+        }
+    }
+}
+
+/// Pends for ever without a session; its end is reported once.
+async fn receive(session: &mut Option<Session>) -> Result<Vec<crate::message::Delivery>, BrokerError> {
+    match session {
+        Some(session) => session.receive().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

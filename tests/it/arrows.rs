@@ -1,0 +1,124 @@
+//! The house rules that a compiler does not check: who may name whom.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Each part of the crate, and the parts it may name.
+const MAY_NAME: [(&str, &[&str]); 8] = [
+    ("message", &[]),
+    ("key", &["message"]),
+    ("handler", &["key", "message", "ledger"]),
+    ("ledger", &["key"]),
+    ("broker", &["message"]),
+    ("worker", &["broker", "handler", "key", "ledger", "message"]),
+    ("config", &["broker", "key", "worker"]),
+    ("cli", &["broker", "config", "handler", "key", "ledger", "message", "worker"]),
+];
+
+/// A driver, and the one place that may name it.
+const DRIVERS: [(&str, &str); 2] = [("lapin", "broker"), ("rusqlite", "ledger/sqlite")];
+
+#[test]
+fn arrows_point_one_way() {
+    let mut wrong = Vec::new();
+    for (file, text) in sources() {
+        let part = file.split(['/', '.']).next().unwrap_or_default();
+        let Some((_, allowed)) = MAY_NAME.iter().find(|(name, _)| *name == part) else {
+            assert!(matches!(part, "lib" | "main"), "{file} belongs to no part that this test knows");
+            continue;
+        };
+        for named in names_after_crate(&text) {
+            if named != part && !allowed.contains(&named.as_str()) {
+                wrong.push(format!("{file} names {named}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_driver_is_named_in_one_place() {
+    let mut wrong = Vec::new();
+    for (file, text) in sources() {
+        for (driver, place) in DRIVERS {
+            let names_it = text.contains(&format!("{driver}::")) || text.contains(&format!("use {driver}"));
+            if names_it && !file.starts_with(place) {
+                wrong.push(format!("{file} names {driver}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A rule that finds nothing proves nothing.
+#[test]
+fn the_rules_see_what_is_there() {
+    assert_eq!(
+        names_after_crate("use crate::{\n    a::B,\n    c::{D, e::F},\n};\nuse crate::g::H;"),
+        ["a", "c", "g"]
+    );
+    let files = sources();
+    for (driver, place) in DRIVERS {
+        assert!(
+            files.iter().any(|(file, text)| file.starts_with(place) && text.contains(&format!("{driver}::")))
+        );
+    }
+}
+
+/// The first word of each path that starts with `crate::`, in a list or alone.
+fn names_after_crate(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        if let Some(list) = rest.strip_prefix('{') {
+            let mut depth = 1;
+            let mut item = String::new();
+            for character in list.chars() {
+                match character {
+                    '{' => depth += 1,
+                    '}' => depth -= 1,
+                    _ => {}
+                }
+                if depth == 0 || (depth == 1 && character == ',') {
+                    names.extend(first_word(&item));
+                    item.clear();
+                } else {
+                    item.push(character);
+                }
+                if depth == 0 {
+                    break;
+                }
+            }
+        } else {
+            names.extend(first_word(rest));
+        }
+    }
+    names
+}
+
+fn first_word(path: &str) -> Option<String> {
+    let word: String =
+        path.trim_start().chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+    (!word.is_empty()).then_some(word)
+}
+
+/// Every source file under `src/`, by its path there.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path: PathBuf = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(&root).expect("under src").display().to_string();
+                files.push((name, fs::read_to_string(&path).expect("text")));
+            }
+        }
+    }
+    files
+}
