@@ -68,11 +68,13 @@ pub struct SqliteOptions {
     /// The file never has more pages (of 4 KiB) than this; beyond it the ledger reports that its disk
     /// is full. `None` leaves that to the disk.
     pub pages_max: Option<u32>,
+    /// What a write-ahead log that some reader made grow shrinks to, once that reader is gone.
+    pub log_bytes_max: u32,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { create: true, busy_timeout: Duration::from_secs(5), pages_max: None }
+        Self { create: true, busy_timeout: Duration::from_secs(5), pages_max: None, log_bytes_max: 64 << 20 }
     }
 }
 
