@@ -252,13 +252,13 @@ async fn prune_removes_what_is_old() {
     for (key, days) in [("1", 30), ("2", 8), ("3", 6), ("4", 0)] {
         desk.put("orders", key, Some(Ending::Done), now - days * DAY).await;
     }
-    assert_eq!(desk.run(&["prune"]).ok(), "removed 2 rows older than 7days\n");
+    assert_eq!(desk.run(&["prune"]).ok(), "removed 2 rows older than 7d\n");
     assert_eq!(desk.json(&["prune", "--older-than", "5d"]), json!({ "removed": 1, "complete": true }));
     assert_eq!(desk.json(&["list"])[0]["message_id"], json!("4"));
     desk.run(&["prune", "--older-than", "often"]).fails(2, "often");
     let mut command = desk.command(&["prune"]);
     let said: Said = command.env("ACKONCE_RETENTION", "400d").output().unwrap().into();
-    assert_eq!(said.ok(), "removed 0 rows older than 1year 1month 4days 7h 26m 24s\n");
+    assert_eq!(said.ok(), "removed 0 rows older than 400d\n");
 }
 
 /// It works in steps, so a signal ends it soon; what was removed is counted, and the rest is there.
@@ -285,7 +285,7 @@ async fn prune_can_be_interrupted() {
     assert!(said.stderr.contains("interrupted"), "{}", said.stderr);
     let left = desk.ledger.rows().await.unwrap();
     assert!(0 < left && left < rows);
-    assert_eq!(said.stdout, format!("removed {} rows older than 7days\n", rows - left));
+    assert_eq!(said.stdout, format!("removed {} rows older than 7d\n", rows - left));
 }
 
 /// K20: while its reader is slow, a list holds nothing that would keep the log from being emptied.

@@ -1,8 +1,9 @@
 //! Other processes: this test program, started again as a worker that holds a claim.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader, Read},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -28,14 +29,32 @@ struct Worker {
 
 impl Worker {
     fn start(role: &str, ledger: &Path) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
+        Self::spawn(&mut Self::command(role, ledger))
+    }
+
+    /// As a user to whom permissions apply: root has them all.
+    fn start_unprivileged(role: &str, ledger: &Path) -> Self {
+        const NOBODY: u32 = 65534;
+        let mut command = Self::command(role, ledger);
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Self::spawn(&mut command)
+    }
+
+    fn command(role: &str, ledger: &Path) -> Command {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
             .args(["--exact", "processes::as_another_process", "--nocapture"])
             .env(ROLE, role)
             .env(LEDGER, ledger)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        command
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, output }
     }
@@ -73,7 +92,10 @@ impl Drop for Worker {
 async fn as_another_process() {
     let (Ok(role), Ok(path)) = (env::var(ROLE), env::var(LEDGER)) else { return };
     let options = SqliteOptions { busy_timeout: Duration::from_secs(60), ..Default::default() };
-    let ledger = SqliteLedger::open(path, options).unwrap();
+    let ledger = match SqliteLedger::open(path, options) {
+        Ok(ledger) => ledger,
+        Err(error) => return println!("worker: {error}"),
+    };
     let owner = ledger.enroll().await.unwrap();
     match role.as_str() {
         "hold" => {
@@ -151,4 +173,33 @@ async fn processes_share_a_ledger_from_its_beginning() {
     let stats = ledger.stats().await.unwrap();
     assert_eq!((stats.scopes[0].done, stats.scopes[0].processing), (200, 0));
     handle(&ledger, &ledger.enroll().await.unwrap(), "and on").await;
+}
+
+/// What is not permitted is said in one sentence, and nothing is left half-made.
+#[test]
+fn missing_permissions_are_one_sentence_each() {
+    let place = Place::new();
+    drop(place.open());
+    let dir = place.path().parent().unwrap().to_owned();
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let said = |name: &str| Worker::start_unprivileged("work", &dir.join(name)).says();
+
+    set(&dir, 0o755);
+    set(&place.path(), 0o666);
+    assert!(said("ackonce.db").contains("its directory writable"), "a directory that is read-only");
+    assert!(said("new.db").contains("is its directory writable?"), "a new ledger in it");
+    set(&dir, 0o777);
+    set(&place.path(), 0o444);
+    assert!(said("ackonce.db").contains("writable"), "a file that is read-only");
+    set(&place.path(), 0o000);
+    let sentence = said("ackonce.db");
+    assert!(sentence.contains("cannot open the ledger") && !sentence.contains("create"), "{sentence}");
+    set(&dir, 0o000);
+    assert!(said("ackonce.db").contains("Permission denied"), "a directory that is closed");
+    set(&dir, 0o777);
+    let names: Vec<_> = place.files().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["ackonce.db"]);
+
+    set(&place.path(), 0o666);
+    assert_eq!(said("ackonce.db"), "handled 200");
 }

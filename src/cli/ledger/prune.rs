@@ -12,6 +12,7 @@ use tokio::{
 use super::{BUSY_TIMEOUT, output};
 use crate::{
     cli::Failure,
+    config::for_people,
     ledger::{
         Ledger, Millis, Prune,
         prune::STEP_ROWS_MAX,
@@ -66,7 +67,7 @@ fn finish(report: &Report, retention: Duration, json: bool) -> Result<(), Failur
     if json {
         output::print(&output::json(report)?)?;
     } else {
-        let age = humantime::format_duration(retention);
+        let age = for_people(retention);
         output::print(&format!("removed {} {rows} older than {age}\n", report.removed))?;
     }
     if report.complete {

@@ -58,6 +58,13 @@ pub(super) fn open_existing(path: &Path, busy_timeout: Duration) -> Result<Conne
     let error = |e: rusqlite::Error| ledger_error(path, &e);
     let logged = len(&beside(path, "-wal")) > 0;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, busy_timeout).map_err(error)?;
+    // Before reading anything, which would make a log that such a connection cannot remove.
+    if connection.is_readonly("main").map_err(error)? {
+        return Err(LedgerError::fatal(format!(
+            "the ledger {} is read-only for this user: make it and its directory writable",
+            path.display()
+        )));
+    }
     // Until it is known to be a sound ledger, closing it must not write its log into it. (Without a
     // log there is nothing to write, and closing removes the empty files that opening made.)
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, logged).map_err(error)?;
@@ -224,12 +231,6 @@ fn configure_writer(
     options: &SqliteOptions,
 ) -> Result<(), LedgerError> {
     let error = |e: rusqlite::Error| ledger_error(path, &e);
-    if connection.is_readonly("main").map_err(error)? {
-        return Err(LedgerError::fatal(format!(
-            "the ledger {} is read-only for this user: make it and its directory writable",
-            path.display()
-        )));
-    }
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(error)?;
     if mode != "wal" {
