@@ -34,7 +34,7 @@ use tokio::{
 pub use self::read::SqliteReader;
 use self::{
     files::Identity,
-    owners::Owners,
+    owners::{Owners, lock_file},
     writer::{Call, Op, Reply, Writer},
 };
 use crate::ledger::{
@@ -147,9 +147,7 @@ impl Ledger for SqliteLedger {
     fn enroll(&self) -> BoxFuture<'_, Result<Owner, LedgerError>> {
         let owners = self.owners.clone();
         blocking(move || {
-            let failed = |e| {
-                LedgerError::transient(format!("cannot make a lock file in {}: {e}", owners.dir().display()))
-            };
+            let failed = |e: std::io::Error| lock_file(&owners, &e);
             owners.sweep().map_err(failed)?;
             let (name, lock) = owners.enroll().map_err(failed)?;
             Ok(Owner::new(name, lock))

@@ -187,3 +187,21 @@ async fn owners_that_no_row_names_are_removed() {
     assert!(rows.iter().all(|row| row.owner.is_some()), "{rows:?}");
     assert_eq!(claim(&ledger, &alive, "b").await.unwrap(), Claim::Duplicate);
 }
+
+/// A program that clears old files away must not make a live owner look dead for long.
+#[tokio::test]
+async fn a_removed_lock_file_is_put_back() {
+    let place = Place::new();
+    let (ledger, other) = (place.open(), place.open());
+    let owner = ledger.enroll().await.unwrap();
+    claim(&ledger, &owner, "a").await.unwrap();
+    fs::remove_dir_all(place.file("ackonce.db.owners")).unwrap();
+    claim(&ledger, &owner, "b").await.unwrap();
+    let rival = other.enroll().await.unwrap();
+    for key in ["a", "b"] {
+        let in_flight = Claim::InFlight { owner: owner.shared_name() };
+        assert_eq!(claim(&other, &rival, key).await.unwrap(), in_flight, "{key}");
+    }
+    drop(owner);
+    assert_eq!(granted(claim(&other, &rival, "a").await.unwrap()).attempt, 2, "and it still dies");
+}
