@@ -2,6 +2,7 @@
 
 pub mod broker;
 pub mod failure;
+pub mod ledger;
 pub mod logging;
 pub mod publish;
 pub mod run;
@@ -34,6 +35,8 @@ pub struct Cli {
 pub enum Command {
     /// Consume a queue and run a handler once per message
     Run(Box<run::RunArgs>),
+    /// Look into a ledger: what became of each message; forget or prune rows
+    Ledger(ledger::LedgerArgs),
     /// Publish messages, confirmed by the broker
     Publish(Box<publish::PublishArgs>),
 }
@@ -64,6 +67,7 @@ impl Command {
         match self {
             Command::Run(args) => on_runtime(run::execute(args.config()?)),
             Command::Publish(args) => on_runtime(publish::run(*args)),
+            Command::Ledger(args) => on_runtime(ledger::run(args)),
         }
     }
 }

@@ -24,6 +24,7 @@ mod worker;
 
 use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 
+pub(crate) use self::retry::for_people;
 pub use self::{
     broker::BrokerConfig,
     handler::{ExecConfig, HandlerConfig},
@@ -33,7 +34,6 @@ pub use self::{
     worker::WorkerConfig,
 };
 use self::{
-    retry::for_people,
     section::{Given, Section},
     sources::Sources,
 };
