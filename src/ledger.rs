@@ -189,6 +189,20 @@ pub enum Origin {
     Fresh,
 }
 
+impl Origin {
+    /// Whether a delivery of that origin is superseded, by a row of the same body: see
+    /// [`Claim::Superseded`] for the rules. `own`: the row's owner is the one that claims.
+    pub(crate) fn is_superseded(self, state: State, attempts: u32, parked: u32, own: bool) -> bool {
+        match (self, state) {
+            (Origin::Sequel(attempt), State::Failed) => attempt < parked,
+            (Origin::Sequel(_), State::Dead) => true,
+            (Origin::Redelivered, State::Failed) => parked > 0 && parked == attempts,
+            (Origin::Redelivered, State::Dead) => own,
+            (Origin::Fresh, _) | (_, State::Done | State::Processing) => false,
+        }
+    }
+}
+
 /// The answer to a [`ClaimRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {

@@ -204,7 +204,14 @@ mod tests {
     }
 
     fn letter(message: Message, purpose: Purpose) -> Letter {
-        Letter { purpose, message: message.into(), key: None, error: "e".into(), attempt: 3, first_seen: Some(1) }
+        Letter {
+            purpose,
+            message: message.into(),
+            key: None,
+            error: "e".into(),
+            attempt: 3,
+            first_seen: Some(1),
+        }
     }
 
     /// What the broker makes of it on its way through the delay queue.
@@ -229,7 +236,8 @@ mod tests {
         ]);
         for headers in [None, Some(Table::new()), Some(own)] {
             let message = original(headers);
-            let (_, copy) = compose(&letter(message.clone(), Purpose::Delay(Duration::from_secs(9))), "orders");
+            let (_, copy) =
+                compose(&letter(message.clone(), Purpose::Delay(Duration::from_secs(9))), "orders");
             assert_eq!(copy.properties.expiration, None, "it must not expire where it waits");
             assert!(copy.properties.header("CC").is_none(), "it must not be routed elsewhere again");
             let mut back = Arc::new(returned(copy));
@@ -252,7 +260,9 @@ mod tests {
 
     #[test]
     fn a_forged_table_is_no_sequel() {
-        for value in [Value::text("x"), Value::Null, Value::Table(Table::from([("attempt".into(), Value::I64(-1))]))] {
+        for value in
+            [Value::text("x"), Value::Null, Value::Table(Table::from([("attempt".into(), Value::I64(-1))]))]
+        {
             let mut arrived = Arc::new(original(Some(Table::from([(RETRY.into(), value)]))));
             assert_eq!(restore(&mut arrived), Origin::Fresh);
         }
@@ -267,7 +277,8 @@ mod tests {
         assert_eq!(copy.properties.expiration, None);
         assert_eq!(copy.properties.header("x-ackonce-expiration"), Some(&Value::text("3000")));
         assert_eq!(copy.properties.header("x-ackonce-exchange"), Some(&Value::text("shop")));
-        let size: usize = copy.properties.headers.iter().flatten().map(|(n, v)| n.len() + v.to_text().unwrap().len()).sum();
+        let size: usize =
+            copy.properties.headers.iter().flatten().map(|(n, v)| n.len() + v.to_text().unwrap().len()).sum();
         assert!(size < 4096, "{size}");
         let (_, small) = compose_small(&long, "orders").unwrap();
         assert_eq!(small.properties.headers.unwrap().len(), 1);

@@ -37,6 +37,7 @@ impl Core {
                         fingerprint,
                         message,
                         receipts,
+                        origin,
                         rivals,
                         phase,
                         waits: 0,
