@@ -159,7 +159,7 @@ enum Phase {
     /// → `Finishing`, `Publishing`.
     Running(Ticket),
     /// A copy is being published, or (`pause`) waits to be tried again → `Finishing` or settled.
-    Publishing { ticket: Option<Ticket>, purpose: Purpose, error: String, pause: bool },
+    Publishing { ticket: Option<Ticket>, purpose: Purpose, error: String, pause: bool, since: Instant },
     /// → settled, `Held`, `Queued`.
     Finishing { ticket: Ticket, ending: Ending, then: Then, copies: usize },
     /// Waits for its next attempt; a timer admits its receipts anew.

@@ -205,8 +205,9 @@ impl World {
 
     /// Stops the worker and checks that the broker has nothing left: all is acked.
     pub async fn stop_and_find_nothing_left(&self, worker: Process) {
-        worker.terminate().await.expect_exit(0);
-        assert_eq!(self.ready(&self.queue).await, 0, "messages left in the queue");
+        let ended = worker.terminate().await;
+        ended.expect_exit(0);
+        assert_eq!(self.ready(&self.queue).await, 0, "messages left in the queue: {}", ended.said);
     }
 }
 

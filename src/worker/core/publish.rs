@@ -39,7 +39,8 @@ impl Core {
         error: String,
     ) {
         if let Some(group) = self.groups.get_mut(&id) {
-            group.phase = Phase::Publishing { ticket, purpose, error, pause: false };
+            let since = self.now;
+            group.phase = Phase::Publishing { ticket, purpose, error, pause: false, since };
             group.waits = 0;
             self.publish(id);
         }
@@ -93,11 +94,11 @@ impl Core {
         }
     }
 
-    /// The original is still unacked: a delay is waited for here instead, a dead letter tried again.
+    /// The original is still unacked, so it is tried again; a delay, only as long as it lasts.
     fn not_published(&mut self, id: GroupId, why: &str) {
         let outage = self.letters.fail(self.now);
         let Some(group) = self.groups.get_mut(&id) else { return };
-        let Phase::Publishing { ticket, purpose, error, pause } = &mut group.phase else { return };
+        let Phase::Publishing { ticket, purpose, error, pause, since } = &mut group.phase else { return };
         if outage.mention {
             let key = group.key.as_ref().map_or("", Key::as_str);
             error!(queue = &*self.policy.queue, key, "cannot publish a copy, the message is kept: {why}");
@@ -106,17 +107,21 @@ impl Core {
             self.abandon(id);
             return;
         }
-        match (*purpose, ticket.take()) {
-            (Purpose::Delay(delay), Some(ticket)) => {
+        group.waits = group.waits.saturating_add(1);
+        let again = growing(AGAIN_MIN, AGAIN_MAX, group.waits);
+        let left = match purpose {
+            Purpose::Dead(_) => Duration::MAX,
+            Purpose::Delay(delay) => delay.saturating_sub(self.now.duration_since(*since)),
+        };
+        match ticket.take() {
+            Some(ticket) if left <= again => {
                 let error = std::mem::take(error);
-                self.fail_and_hold(id, ticket, error, delay);
+                self.fail_and_hold(id, ticket, error, left);
             }
-            (_, kept) => {
+            kept => {
                 *ticket = kept;
                 *pause = true;
-                group.waits = group.waits.saturating_add(1);
-                let delay: Duration = growing(AGAIN_MIN, AGAIN_MAX, group.waits);
-                self.start_timer(delay, Timer::Group(id));
+                self.start_timer(again, Timer::Group(id));
             }
         }
     }

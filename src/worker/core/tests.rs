@@ -399,16 +399,28 @@ fn a_long_delay_is_a_confirmed_copy_before_the_row_and_the_row_before_the_ack() 
     assert_eq!(bench.core.in_flight(), 0);
 }
 
+/// A new queue may refuse its first messages, and a broker that is away may be back at any time.
 #[test]
-fn a_copy_that_cannot_wait_in_the_broker_waits_here() {
-    let mut bench = Bench::new(|policy| policy.retry.initial_interval = Duration::from_secs(60));
+fn a_copy_that_is_refused_is_tried_again_while_its_delay_lasts_and_then_waits_here() {
+    let mut bench = Bench::new(|policy| policy.retry.initial_interval = Duration::from_secs(10));
     let group = bench.run_one("a", 1);
     bench.feed(Event::Ran(group, retry()));
-    let commands = bench.feed(Event::Published(group, Err("blocked".into())));
-    assert_eq!(finishes(&commands), [(Ending::Failed { error: "e".into(), parked: false }, 0)]);
-    assert_eq!(settled(&bench.feed(recorded(&[group]))), []);
-    assert!(claims(&bench.after(Duration::from_secs(59))).is_empty());
-    assert_eq!(claims(&bench.after(Duration::from_secs(1))).len(), 1);
+    let start = bench.now;
+    loop {
+        let commands = bench.feed(Event::Published(group, Err("nacked".into())));
+        assert!(settled(&commands).is_empty());
+        if let [(Ending::Failed { parked, .. }, _)] = &finishes(&commands)[..] {
+            assert!(!parked);
+            break;
+        }
+        let wake = bench.core.next_wake().expect("a timer");
+        let commands = bench.after(wake.duration_since(bench.now));
+        assert!(matches!(commands[..], [Command::Publish(..)]), "{commands:?}");
+    }
+    bench.feed(recorded(&[group]));
+    let wake = bench.core.next_wake().expect("a timer");
+    assert_eq!(wake.duration_since(start), Duration::from_secs(10), "its attempt comes when it was due");
+    assert_eq!(claims(&bench.after(wake.duration_since(bench.now))).len(), 1);
 }
 
 #[test]
