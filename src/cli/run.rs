@@ -100,6 +100,10 @@ pub struct RunArgs {
     /// exchange) [env: ACKONCE_DEAD_LETTER] [default: publish]
     #[arg(long, value_name = "HOW", help_heading = "Worker")]
     dead_letter: Option<String>,
+    /// With --dead-letter reject: the dead-letter exchange that a policy sets
+    /// [env: ACKONCE_DEAD_LETTER_EXCHANGE]
+    #[arg(long, value_name = "NAME", help_heading = "Worker")]
+    dead_letter_exchange: Option<String>,
     /// What is done about a missing queue: create it, only look (passive), or none
     /// [env: ACKONCE_DECLARE] [default: create]
     #[arg(long, value_name = "HOW", help_heading = "Worker")]
@@ -157,6 +161,7 @@ impl RunArgs {
             ("max-interval", self.max_interval.as_slice()),
             ("jitter", self.jitter.as_slice()),
             ("dead-letter", self.dead_letter.as_slice()),
+            ("dead-letter-exchange", self.dead_letter_exchange.as_slice()),
             ("declare", self.declare.as_slice()),
             ("queue-type", self.queue_type.as_slice()),
         ];

@@ -38,7 +38,7 @@ const fn twin(flag: &'static str, env: &'static str, at: At, key: &'static str) 
     Twin { flag, env, at, key }
 }
 
-pub(super) const TWINS: [Twin; 28] = [
+pub(super) const TWINS: &[Twin] = &[
     twin("config", "ACKONCE_CONFIG", At::CommandLine, "config"),
     twin("url", "AMQP_URL", At::Broker, "url"),
     twin("password-file", "ACKONCE_PASSWORD_FILE", At::Broker, "password_file"),
@@ -59,6 +59,7 @@ pub(super) const TWINS: [Twin; 28] = [
     twin("concurrency", "ACKONCE_CONCURRENCY", At::Worker, "concurrency"),
     twin("prefetch", "ACKONCE_PREFETCH", At::Worker, "prefetch"),
     twin("dead-letter", "ACKONCE_DEAD_LETTER", At::Worker, "dead_letter"),
+    twin("dead-letter-exchange", "ACKONCE_DEAD_LETTER_EXCHANGE", At::Worker, "dead_letter_exchange"),
     twin("declare", "ACKONCE_DECLARE", At::Worker, "declare"),
     twin("queue-type", "ACKONCE_QUEUE_TYPE", At::Worker, "queue_type"),
     twin("max-attempts", "ACKONCE_MAX_ATTEMPTS", At::Retry, "max_attempts"),

@@ -10,7 +10,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    broker::{Endpoint, Outlet, Publisher, Source},
+    broker::{Endpoint, Outlet, Publisher, Rejects, Source},
     cli::Failure,
     config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
     handler::{Handler, exec::Exec, log::Log},
@@ -19,7 +19,7 @@ use crate::{
         prune::Pruner,
         sqlite::{SqliteLedger, SqliteOptions},
     },
-    worker::{Stop, Worker, WorkerError, outcome::Counts},
+    worker::{Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
 };
 
 /// Unconfirmed copies at the same time.
@@ -48,6 +48,8 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             declare: worker_config.declare,
             queue_type: worker_config.queue_type,
             prefetch: policy.prefetch,
+            rejects: (policy.dead_letter == DeadLetter::Reject)
+                .then(|| Rejects { exchange: worker_config.dead_letter_exchange.clone() }),
         };
         let publisher =
             Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
