@@ -81,6 +81,12 @@ impl Outlet {
                 let left = deadline.saturating_duration_since(Instant::now());
                 self.publisher.publish(outgoing, left).await
             }
+            Err(error @ PublishError::Blocked(_)) => {
+                // lapin keeps it, and would write it once the alarm ends, beside the one that is sent
+                // again. It has written nothing so far, so without the connection it never will.
+                self.publisher.close(Duration::ZERO).await;
+                Err(error)
+            }
             result => result,
         }
     }
