@@ -25,6 +25,8 @@ use crate::{key::Key, message::Message};
 /// with it. When [`Work::stop`] turns true, the handler ends soon with [`Verdict::Stopped`], or
 /// with its true verdict if it has one by then.
 pub trait Handler: Send + Sync {
+    /// Begins one run. Called in the order of the claims and from the worker's own loop, so the call
+    /// itself must not block; the work belongs into the future.
     fn handle(&self, work: Work) -> BoxFuture<'static, Verdict>;
 
     /// Whether a run takes time. One that does not is given as many slots as there are deliveries.

@@ -9,7 +9,7 @@ use std::{
 use ackonce::{
     key::Key,
     ledger::{
-        Claim, ClaimRequest, Ending, Finish, Ledger, Millis, Owner,
+        Claim, ClaimRequest, Ending, Finish, Ledger, Millis, Origin, Owner,
         sqlite::{SqliteLedger, SqliteOptions},
         unix_millis,
     },
@@ -84,7 +84,13 @@ impl Desk {
         let desk = Self::new().await;
         desk.put("orders", "working", None, AT).await;
         desk.put("orders", "handled", Some(Ending::Done), AT + 1000).await;
-        desk.put("orders", "broken", Some(Ending::Failed { error: "no money".to_owned() }), AT + 2000).await;
+        desk.put(
+            "orders",
+            "broken",
+            Some(Ending::Failed { error: "no money".to_owned(), parked: false }),
+            AT + 2000,
+        )
+        .await;
         desk.put("orders", "given up", Some(Ending::Dead { error: "never\nagain".to_owned() }), AT + 3000)
             .await;
         desk.put("mails", "handled", Some(Ending::Done), AT + 4000).await;
@@ -94,7 +100,7 @@ impl Desk {
 
     async fn put(&self, scope: &str, key: &str, ending: Option<Ending>, now: Millis) -> Claim {
         let (scope, key) = (scope.into(), Key::new(key).unwrap());
-        let request = ClaimRequest { scope, key, fingerprint: None, copies: 1 };
+        let request = ClaimRequest { scope, key, fingerprint: None, origin: Origin::Fresh, copies: 1 };
         let claim = self.ledger.claim(&self.owner, vec![request.clone()], now).await.unwrap().remove(0);
         if let (Some(ending), Claim::Claimed(ticket)) = (ending, &claim) {
             let ClaimRequest { scope, key, .. } = request;
@@ -210,8 +216,13 @@ async fn a_claim_of_a_dead_owner_is_marked() {
 #[tokio::test]
 async fn what_senders_chose_cannot_move_the_cursor() {
     let desk = Desk::new().await;
-    desk.put("orders", "a\u{1b}[2J\r\n", Some(Ending::Failed { error: "\u{1b}]0;x\u{7}".to_owned() }), AT)
-        .await;
+    desk.put(
+        "orders",
+        "a\u{1b}[2J\r\n",
+        Some(Ending::Failed { error: "\u{1b}]0;x\u{7}".to_owned(), parked: false }),
+        AT,
+    )
+    .await;
     for arguments in [&["list"][..], &["show", "a\u{1b}[2J\r\n"], &["forget", "a\u{1b}[2J\r\n"]] {
         let text = desk.run(arguments).ok();
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
@@ -294,7 +305,7 @@ async fn a_list_that_waits_for_its_reader_holds_no_transaction() {
     let desk = Desk::new().await;
     for n in 0..200 {
         let error = "x".repeat(1000);
-        desk.put("orders", &format!("key {n}"), Some(Ending::Failed { error }), AT).await;
+        desk.put("orders", &format!("key {n}"), Some(Ending::Failed { error, parked: false }), AT).await;
     }
     let mut child =
         desk.command(&["list", "--json", "--limit", "200"]).stdout(Stdio::piped()).spawn().unwrap();

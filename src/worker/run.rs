@@ -1,6 +1,10 @@
 //! The driver: carries the state machine's commands out and feeds back what came of them.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{
     FutureExt, StreamExt,
@@ -16,15 +20,15 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    broker::{BrokerError, Publisher, Session, Source},
+    broker::{BrokerError, Outlet, PublishError, Session, Source},
     handler::{Handler, Verdict, Work},
     ledger::{Ledger, LedgerError, Owner, unix_millis},
     message::SessionId,
 };
 
 use super::{
-    core::{Command, Core, Event, GroupId, Run},
-    letter::dead_letter,
+    core::{Command, Core, Event, GroupId, Letter, Run},
+    letter,
     outage::Outage,
     outcome::Counts,
     policy::Policy,
@@ -37,7 +41,7 @@ pub struct Worker {
     pub ledger: Arc<dyn Ledger>,
     pub source: Arc<Source>,
     /// On a connection of its own, which a memory alarm may block without blocking acks.
-    pub publisher: Arc<Publisher>,
+    pub outlet: Arc<Outlet>,
     /// How long running handlers may go on after a stop is requested.
     pub drain_timeout: Duration,
 }
@@ -71,7 +75,7 @@ pub enum WorkerError {
     StoppedAtOnce { running: usize },
 }
 
-/// For one confirmed dead letter, a new connection included.
+/// For one confirmed copy, a new connection and the queue's declaration included.
 const PUBLISH_LIMIT: Duration = Duration::from_secs(15);
 /// A session that lasted less does not reset the backoff: something ends them.
 const SESSION_PROVEN: Duration = Duration::from_secs(5);
@@ -107,7 +111,7 @@ struct Driver {
     connecting: OptionFuture<BoxFuture<'static, Result<Session, BrokerError>>>,
     ever_connected: bool,
     broker: Outage,
-    /// Claims, finishes, dead letters and probes under way.
+    /// Claims, finishes, copies and probes under way.
     work: FuturesUnordered<BoxFuture<'static, Event>>,
     runs: JoinSet<(GroupId, Verdict)>,
     stop_runs: watch::Sender<bool>,
@@ -128,7 +132,7 @@ impl Driver {
             opened: None,
             connecting: None.into(),
             ever_connected: false,
-            broker: Outage::new(Duration::from_millis(200), Duration::from_secs(15)),
+            broker: Outage::new(Duration::from_millis(200), Duration::from_secs(5)),
             work: FuturesUnordered::new(),
             runs: JoinSet::new(),
             stop_runs: watch::channel(false).0,
@@ -208,12 +212,10 @@ impl Driver {
                 }
             }
             Command::Publish(group, letter) => {
-                let publisher = self.worker.publisher.clone();
-                let message = dead_letter(&letter, &self.worker.policy.queue);
+                let (outlet, queue) = (self.worker.outlet.clone(), self.worker.policy.queue.clone());
                 let publish = async move {
-                    let result =
-                        publisher.publish(message, PUBLISH_LIMIT).await.map_err(|error| error.to_string());
-                    Event::Published(group, result)
+                    let result = publish(&outlet, &letter, &queue).await;
+                    Event::Published(group, result.map_err(|error| error.to_string()))
                 };
                 self.work.push(publish.boxed());
             }
@@ -236,13 +238,15 @@ impl Driver {
             interrupted: run.interrupted,
             stop: self.stop_runs.subscribe(),
         };
-        let handler = self.worker.handler.clone();
+        // Called here, not in the task, so that handlers see messages in the order of their claims.
+        let run = catch_unwind(AssertUnwindSafe(|| self.worker.handler.handle(work)));
         self.runs.spawn(async move {
-            let run = AssertUnwindSafe(async move { handler.handle(work).await }).catch_unwind();
-            let verdict = run
-                .await
-                .unwrap_or_else(|_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None });
-            (group, verdict)
+            let verdict = match run {
+                Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
+                Err(panic) => Err(panic),
+            };
+            let panicked = |_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None };
+            (group, verdict.unwrap_or_else(panicked))
         });
     }
 
@@ -335,6 +339,17 @@ impl Driver {
         if let Some(session) = self.session.take() {
             session.close().await;
         }
+    }
+}
+
+async fn publish(outlet: &Outlet, letter: &Letter, queue: &str) -> Result<(), PublishError> {
+    let (destination, copy) = letter::compose(letter, queue);
+    let result = outlet.publish(&destination, copy, PUBLISH_LIMIT).await;
+    match (result, letter::compose_small(letter, queue)) {
+        (Err(PublishError::TooLarge(_)), Some((destination, small))) => {
+            outlet.publish(&destination, small, PUBLISH_LIMIT).await
+        }
+        (result, _) => result,
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ackonce::{
-    config::{Config, Declare, HandlerConfig, LedgerUrl, QueueType},
+    broker::{Declare, topology::QueueType},
+    config::{Config, HandlerConfig, LedgerUrl},
     worker::policy::{DeadLetter, OnInterrupted, OnMismatch, OnMissingKey},
 };
 

@@ -71,6 +71,7 @@ impl Setup {
         let env = self.env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         match cli.command {
             cli::Command::Run(args) => args.config_in(env),
+            other => panic!("not run: {other:?}"),
         }
     }
 

@@ -104,7 +104,7 @@ fn first_word(path: &str) -> Option<String> {
     (!word.is_empty()).then_some(word)
 }
 
-/// Every source file under `src/`, by its path there.
+/// The code of every source file under `src/`, without its comments, by its path there.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
@@ -116,7 +116,13 @@ fn sources() -> Vec<(String, String)> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let name = path.strip_prefix(&root).expect("under src").display().to_string();
-                files.push((name, fs::read_to_string(&path).expect("text")));
+                let text = fs::read_to_string(&path).expect("text");
+                let code: String = text
+                    .lines()
+                    .filter(|line| !line.trim_start().starts_with("//"))
+                    .map(|l| format!("{l}\n"))
+                    .collect();
+                files.push((name, code));
             }
         }
     }

@@ -46,7 +46,7 @@ pub struct Row {
     pub key: String,
     pub state: String,
     pub attempts: u32,
-    pub duplicates: u64,
+    pub duplicates: i64,
 }
 
 /// The broker that all tests share.
@@ -205,8 +205,9 @@ impl World {
 
     /// Stops the worker and checks that the broker has nothing left: all is acked.
     pub async fn stop_and_find_nothing_left(&self, worker: Process) {
-        worker.terminate().await.expect_exit(0);
-        assert_eq!(self.ready(&self.queue).await, 0, "messages left in the queue");
+        let ended = worker.terminate().await;
+        ended.expect_exit(0);
+        assert_eq!(self.ready(&self.queue).await, 0, "messages left in the queue: {}", ended.said);
     }
 }
 
@@ -218,6 +219,16 @@ impl Drop for World {
                 eprintln!("{row:?}");
             }
         }
+    }
+}
+
+/// A header as text; empty if it is absent.
+pub fn header(delivery: &lapin::message::Delivery, name: &str) -> String {
+    let headers = delivery.properties.headers().clone().unwrap_or_default();
+    match headers.inner().get(name) {
+        Some(AMQPValue::LongString(text)) => String::from_utf8_lossy(text.as_bytes()).into_owned(),
+        Some(other) => format!("{other:?}"),
+        None => String::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use rusqlite::Connection;
 
-use crate::harness::{LIMIT, World, until};
+use crate::harness::{LIMIT, Process, World, ackonce, until};
 
 /// K01: a constraint that is not ours is not a duplicate, and stops nobody else.
 #[tokio::test(flavor = "multi_thread")]
@@ -88,7 +88,7 @@ async fn an_ack_is_written_after_the_commit_is_synced() {
         .args(["--exec", "true"])
         .env("ACKONCE_LOG_LEVEL", "debug")
         .current_dir(world.folder.path());
-    let worker = crate::harness::Process::start(command, world.folder.path());
+    let worker = Process::start(command, world.folder.path());
     worker.until_consuming().await;
     world.publish("a", b"x").await;
     world.until_state("done", 1).await;
@@ -122,6 +122,8 @@ async fn an_ack_is_written_after_the_commit_is_synced() {
 async fn a_ledger_in_a_missing_folder_is_named() {
     let world = World::new("nofolder").await;
     let missing = world.path("no/such/folder/ackonce.db").display().to_string();
-    let ended = world.worker(&["--ledger", &missing, "--log"]).ended(LIMIT).await;
+    let mut command = ackonce();
+    command.args(["run", "--url", &world.url, "--queue", &world.queue, "--ledger", &missing, "--log"]);
+    let ended = Process::start(command, world.folder.path()).ended(LIMIT).await;
     ended.expect_exit(1).expect_said("no/such/folder");
 }

@@ -19,7 +19,7 @@ async fn a_deleted_queue_is_found_again_when_somebody_makes_it() {
         world.delete(&world.queue).await;
         worker.until_said("its queue was deleted").await;
         if declare == "passive" {
-            world.declare(&world.queue, "classic").await;
+            world.declare(&world.queue, "quorum").await;
         }
         let consuming = || worker.said().matches("consuming from").count();
         until("it consumes again", LIMIT, async || consuming() >= 2).await;

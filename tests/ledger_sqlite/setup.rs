@@ -5,8 +5,8 @@ use std::{fs, path::PathBuf, time::Duration};
 use ackonce::{
     key::Key,
     ledger::{
-        Claim, ClaimRequest, Ending, Filter, Finish, Finished, Inspect, Ledger, LedgerError, Owner, Row,
-        Ticket,
+        Claim, ClaimRequest, Ending, Filter, Finish, Finished, Inspect, Ledger, LedgerError, Origin, Owner,
+        Row, Ticket,
         sqlite::{SqliteLedger, SqliteOptions},
         unix_millis,
     },
@@ -82,7 +82,13 @@ impl Place {
 }
 
 pub fn request(key: &str) -> ClaimRequest {
-    ClaimRequest { scope: "orders".into(), key: Key::new(key).unwrap(), fingerprint: None, copies: 1 }
+    ClaimRequest {
+        scope: "orders".into(),
+        key: Key::new(key).unwrap(),
+        fingerprint: None,
+        origin: Origin::Fresh,
+        copies: 1,
+    }
 }
 
 pub fn finish_of(key: &str, ticket: &Ticket, ending: Ending) -> Finish {

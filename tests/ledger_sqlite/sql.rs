@@ -23,7 +23,7 @@ async fn place_with_messages() -> Place {
     let tickets: Vec<_> = claims.into_iter().map(granted).collect();
     for (key, ticket, ending) in [
         ("done", &tickets[0], Ending::Done),
-        ("failed", &tickets[1], Ending::Failed { error: "no money".to_owned() }),
+        ("failed", &tickets[1], Ending::Failed { error: "no money".to_owned(), parked: false }),
     ] {
         ledger.finish(&owner, vec![crate::setup::finish_of(key, ticket, ending)], at + 1000).await.unwrap();
     }

@@ -10,7 +10,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    broker::{Endpoint, Publisher, Source},
+    broker::{Endpoint, Outlet, Publisher, Source},
     cli::Failure,
     config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
     handler::{Handler, exec::Exec, log::Log},
@@ -22,7 +22,7 @@ use crate::{
     worker::{Stop, Worker, WorkerError, outcome::Counts},
 };
 
-/// Unconfirmed dead letters at the same time.
+/// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
 
 /// Runs all workers of a configuration on one ledger.
@@ -39,14 +39,14 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let ledger: Arc<dyn Ledger> = Arc::new(open(path.clone()).await?);
 
     let mut workers = JoinSet::new();
-    for (worker, handler) in config.workers.iter().zip(handlers) {
-        let policy = Arc::new(worker.policy.clone());
+    for (worker_config, handler) in config.workers.iter().zip(handlers) {
+        let policy = Arc::new(worker_config.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
         let source = Source {
             endpoints: endpoints.clone(),
             queue: policy.queue.to_string(),
-            declare: worker.declare,
-            queue_type: worker.queue_type,
+            declare: worker_config.declare,
+            queue_type: worker_config.queue_type,
             prefetch: policy.prefetch,
         };
         let publisher =
@@ -56,7 +56,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             handler,
             ledger: ledger.clone(),
             source: Arc::new(source),
-            publisher: Arc::new(publisher),
+            outlet: Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type)),
             drain_timeout: config.drain_timeout,
         };
         let queue = worker.policy.queue.clone();
