@@ -286,9 +286,9 @@ async fn prune_can_be_interrupted() {
              SELECT 1, 'old ' || i, 'done', 1, 0, i, i FROM n"
         ))
         .unwrap();
-    let child = desk.command(&["prune"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = desk.command(&["prune"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while desk.ledger.rows().await.unwrap() == rows {
-        tokio::task::yield_now().await;
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it removed anything");
     }
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let said: Said = child.wait_with_output().unwrap().into();

@@ -121,6 +121,23 @@ async fn a_newer_schema_is_refused() {
     refuse(&place, "schema version 2");
 }
 
+/// A newer program has moved it up and crashed: the file alone still looks like ours.
+#[tokio::test]
+async fn a_newer_schema_in_the_log_is_refused_and_left_there() {
+    let (place, crashed) = (a_ledger().await, Place::new());
+    let alive = place.connect();
+    alive.execute_batch("PRAGMA user_version = 2").unwrap();
+    for suffix in ["", "-wal"] {
+        copy(&place.file(&format!("ackonce.db{suffix}")), &crashed.file(&format!("ackonce.db{suffix}")));
+    }
+    let before = crashed.files();
+    let error = crashed.refused();
+    assert!(error.message.contains("schema version 2"), "{error}");
+    // The log's index is only a cache.
+    let after: Vec<_> = crashed.files().into_iter().filter(|(name, _)| !name.ends_with("-shm")).collect();
+    assert!(after == before, "its bytes changed");
+}
+
 #[tokio::test]
 async fn a_schema_without_a_version_is_refused() {
     let place = a_ledger().await;

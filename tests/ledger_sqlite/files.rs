@@ -9,8 +9,18 @@ use ackonce::ledger::{
 
 use crate::setup::{Place, claim, claim_all, finish, granted, handle, options, rows};
 
-/// The POSIX locks that this process holds on the ledger's files, from the kernel.
+/// The POSIX locks that this process holds on the ledger's files. The kernel's list is no snapshot while
+/// others lock and unlock: it is right when it says the same three times.
 fn locks(place: &Place) -> Vec<String> {
+    loop {
+        let readings = [(); 3].map(|()| listed_locks(place));
+        if readings[0] == readings[1] && readings[1] == readings[2] {
+            return readings[0].clone();
+        }
+    }
+}
+
+fn listed_locks(place: &Place) -> Vec<String> {
     use std::os::unix::fs::MetadataExt;
     let pid = std::process::id().to_string();
     let inodes: Vec<_> = ["ackonce.db", "ackonce.db-wal", "ackonce.db-shm"]

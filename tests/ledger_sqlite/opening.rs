@@ -9,7 +9,7 @@ use std::{
 };
 
 use ackonce::ledger::{
-    Claim, Inspect, Ledger, LedgerErrorKind,
+    Claim, Inspect, Ledger, LedgerError, LedgerErrorKind,
     sqlite::{SqliteLedger, SqliteOptions, SqliteReader},
 };
 
@@ -72,15 +72,19 @@ fn whoever_opens_at_the_same_time_opens_the_same_ledger() {
         let claims: Vec<Claim> = thread::scope(|scope| {
             let opener = || {
                 barrier.wait();
-                let ledger = place.open();
-                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-                runtime.block_on(async {
-                    let owner = ledger.enroll().await.unwrap();
-                    let claim = claim(&ledger, &owner, "a").await.unwrap();
-                    // Dead before the others have claimed, it would be taken over.
-                    barrier.wait();
-                    claim
-                })
+                let opened = SqliteLedger::open(place.path(), options());
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let claimed = opened.map(|ledger| {
+                    runtime.block_on(async {
+                        let owner = ledger.enroll().await?;
+                        let claim = claim(&ledger, &owner, "a").await?;
+                        Ok::<_, LedgerError>((claim, owner, ledger))
+                    })
+                });
+                // Dead before the others have claimed, it would be taken over. No panic before this: the
+                // others would wait for ever.
+                barrier.wait();
+                claimed.unwrap().unwrap().0
             };
             let openers: Vec<_> = (0..OPENERS).map(|_| scope.spawn(opener)).collect();
             openers.into_iter().map(|opener| opener.join().unwrap()).collect()

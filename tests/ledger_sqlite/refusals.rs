@@ -1,6 +1,6 @@
 //! K01: a row that SQLite refuses is refused by name; it is no duplicate, and harms no neighbour.
 
-use ackonce::ledger::{Claim, Ending, Finished, Ledger, State, unix_millis};
+use ackonce::ledger::{Claim, Ending, Finished, Inspect, Ledger, State, unix_millis};
 
 use crate::setup::{Place, claim, claim_all, finish, finish_of, granted, handle, rows};
 
@@ -135,7 +135,7 @@ async fn a_conflict_with_another_index_is_not_a_duplicate() {
 }
 
 #[tokio::test]
-async fn a_refused_finish_changes_known_and_harms_no_neighbour() {
+async fn a_refused_finish_changes_nothing_and_harms_no_neighbour() {
     for reaction in ["RAISE(ABORT, 'not done')", "RAISE(ROLLBACK, 'not done')", "RAISE(FAIL, 'not done')"] {
         let place = Place::new();
         let ledger = place.open();
@@ -165,7 +165,6 @@ async fn a_refused_finish_changes_known_and_harms_no_neighbour() {
     }
 }
 
-/// A claim and a finish that came in one transaction with a refused row are as durable as alone.
 #[tokio::test]
 async fn a_scope_that_is_first_seen_in_a_refused_row_can_still_be_made() {
     for reaction in ["RAISE(ABORT, 'no')", "RAISE(ROLLBACK, 'no')"] {
@@ -181,7 +180,22 @@ async fn a_scope_that_is_first_seen_in_a_refused_row_can_still_be_made() {
     }
 }
 
-/// A schema that no statement fits is nobody's row: the worker pauses, and known is dead-lettered.
+/// It costs them no commit each: the log would show it.
+#[tokio::test]
+async fn the_neighbours_of_a_refused_row_share_one_commit() {
+    let place = Place::new();
+    let ledger = place.open();
+    let owner = ledger.enroll().await.unwrap();
+    place.sql(&before_insert("RAISE(ABORT, 'no')"));
+    let keys: Vec<String> = (0..200).map(|n| format!("key {n}")).chain(["bad".to_owned()]).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let claims = claim_all(&ledger, &owner, &keys).await.unwrap();
+    refused(&claims[200]);
+    let written = ledger.stats().await.unwrap().wal_bytes;
+    assert!(written < 100 * 4096, "{written} bytes");
+}
+
+/// A schema that no statement fits is nobody's row: the worker pauses, and nothing is dead-lettered.
 #[tokio::test]
 async fn a_broken_trigger_fails_the_batch_not_its_rows() {
     let place = Place::new();
