@@ -8,10 +8,12 @@
 //! - [`route`]: where a queue's rejected messages go.
 //! - [`session`]: consuming a queue, from the first delivery to the last ack.
 //! - [`publisher`]: confirmed publishing, on a connection of its own.
+//! - [`dead_letters`]: looking at dead letters, and taking some.
 //! - [`outlet`]: where copies of messages go: dead letters and delay queues.
 
 pub mod connect;
 pub mod convert;
+pub mod dead_letters;
 pub mod error;
 pub mod outlet;
 pub mod publisher;
@@ -22,6 +24,7 @@ pub mod topology;
 pub mod uri;
 
 pub use connect::Connection;
+pub use dead_letters::{DeadLetters, ReturnLimit};
 pub use error::{BrokerError, Kind};
 pub use outlet::{Destination, Outlet};
 pub use publisher::{Outgoing, PublishError, Publisher};

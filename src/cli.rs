@@ -1,11 +1,14 @@
 //! The commands, one file each, and what they have in common.
 
 pub mod broker;
+pub mod dead;
 pub mod failure;
 pub mod ledger;
 pub mod logging;
+mod progress;
 pub mod publish;
 pub mod run;
+mod signals;
 
 use clap::{Parser, Subcommand};
 
@@ -37,6 +40,8 @@ pub enum Command {
     Run(Box<run::RunArgs>),
     /// Look into a ledger: what became of each message; forget or prune rows
     Ledger(ledger::LedgerArgs),
+    /// Look at dead letters, send them back, or remove them
+    Dead(Box<dead::DeadArgs>),
     /// Publish messages, confirmed by the broker
     Publish(Box<publish::PublishArgs>),
 }
@@ -67,6 +72,7 @@ impl Command {
         match self {
             Command::Run(args) => on_runtime(run::execute(args.config()?)),
             Command::Publish(args) => on_runtime(publish::run(*args)),
+            Command::Dead(args) => on_runtime(dead::run(*args)),
             Command::Ledger(args) => on_runtime(ledger::run(args)),
         }
     }

@@ -10,6 +10,8 @@
 //!                         ├─ finish ──▶ dead ── claim (attempts from 1) ──▶ processing
 //!                         └─ owner died: claim (attempt+1, interrupted) ──▶ processing
 //! ```
+//!
+//! An operator may further forget any row, or change it (see [`Change`]), unless its claim is alive.
 
 pub mod memory;
 pub mod prune;
@@ -85,6 +87,16 @@ pub trait Inspect: Send + Sync {
     /// Removes the rows with that key, so that the next delivery runs as if it were the first.
     /// A row whose claim is alive stays. Returns the rows removed and those kept.
     fn forget(&self, key: &str, scope: Option<&str>) -> BoxFuture<'_, Result<Forgotten, LedgerError>>;
+
+    /// Changes the rows with each of those keys, in one transaction. A row whose claim is alive stays
+    /// as it is. The answers come in the order of the keys.
+    fn change(
+        &self,
+        keys: Vec<String>,
+        scope: Option<&str>,
+        change: Change,
+        now: Millis,
+    ) -> BoxFuture<'_, Result<Vec<Changed>, LedgerError>>;
 }
 
 /// The wall clock.
@@ -364,6 +376,29 @@ impl ScopeStats {
 pub struct Forgotten {
     pub removed: u64,
     /// Rows that stay because their claim is alive.
+    pub in_flight: u64,
+}
+
+/// What an operator makes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Row `failed` with no attempt made: its next delivery runs as attempt 1, whatever its
+    /// [`Origin`]; no copy of it that may still be under way counts against it.
+    Retry {
+        /// Also a `done` row, which then runs once more.
+        even_done: bool,
+    },
+    /// Row `done`: its deliveries are duplicates from now on.
+    MarkDone,
+}
+
+/// What [`Inspect::change`] did about one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    pub changed: u64,
+    /// Rows that are done and stay so.
+    pub done: u64,
+    /// Rows that stay as they are because their claim is alive.
     pub in_flight: u64,
 }
 

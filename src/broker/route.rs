@@ -77,7 +77,10 @@ pub async fn exchange_exists(connection: &Connection, exchange: &str) -> Result<
 }
 
 /// The queue's arguments; `Ok(Err(why))` if the broker will not tell.
-async fn arguments(connection: &Connection, queue: &str) -> Result<Result<Table, String>, BrokerError> {
+pub(super) async fn arguments(
+    connection: &Connection,
+    queue: &str,
+) -> Result<Result<Table, String>, BrokerError> {
     let spec = topology::QueueSpec { name: queue.to_owned(), arguments: Table::new() };
     let mut asked =
         Asked { spec, options: QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() } };

@@ -83,12 +83,17 @@ pub fn work_queue(queue: &str, kind: QueueType) -> QueueSpec {
     }
 }
 
-/// The queue that dead letters end in.
+/// How often a letter may be looked at and returned. RabbitMQ 4 drops a message after 20 returns unless
+/// the queue says otherwise; -1 would mean never there, but makes 3.x drop it at the first.
+const RETURNS_MAX: i64 = i32::MAX as i64;
+
+/// The queue that dead letters end in. Looking at them takes nothing away.
 pub fn dead_queue(queue: &str, kind: QueueType) -> QueueSpec {
-    QueueSpec {
-        name: dead_letter_queue(queue),
-        arguments: Table::from([("x-queue-type".into(), Value::text(kind.as_str()))]),
+    let mut arguments = Table::from([("x-queue-type".into(), Value::text(kind.as_str()))]);
+    if kind == QueueType::Quorum {
+        arguments.insert("x-delivery-limit".into(), Value::I64(RETURNS_MAX));
     }
+    QueueSpec { name: dead_letter_queue(queue), arguments }
 }
 
 /// The queue in which messages wait `delay_ms` before they go back to `queue`.
@@ -255,6 +260,8 @@ mod tests {
         assert_eq!(dead.name, "orders.dead");
         assert_eq!(work.arguments["x-dead-letter-routing-key"], Value::text("orders.dead"));
         assert_eq!(work.arguments["x-dead-letter-exchange"], Value::text(""));
+        assert_eq!(dead.arguments["x-delivery-limit"], Value::I64(2_147_483_647));
+        assert!(!dead_queue("orders", QueueType::Classic).arguments.contains_key("x-delivery-limit"));
         for spec in [work, dead] {
             assert_eq!(spec.arguments["x-queue-type"], Value::text("quorum"));
         }

@@ -1,6 +1,7 @@
 //! `ackonce ledger`: what a ledger holds, and what an operator may do to it. Also while workers run.
 
-mod output;
+mod change;
+pub(super) mod output;
 mod prune;
 
 use std::{env, ffi::OsString, time::Duration};
@@ -10,7 +11,7 @@ use clap::{Args, Subcommand};
 use super::Failure;
 use crate::{
     config::{Config, LedgerConfig, LedgerUrl},
-    ledger::{Filter, Forgotten, Inspect, LedgerError, Row, State, sqlite::SqliteReader},
+    ledger::{Change, Filter, Inspect, LedgerError, Row, State, sqlite::SqliteReader},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -58,6 +59,20 @@ enum LedgerCommand {
         #[arg(long, value_name = "NAME")]
         scope: Option<String>,
     },
+    /// Let a dead, failed or done message run at its next delivery, from attempt 1
+    Retry {
+        key: String,
+        /// Only in this scope
+        #[arg(long, value_name = "NAME")]
+        scope: Option<String>,
+    },
+    /// Take a message for done: its deliveries are duplicates from now on
+    MarkDone {
+        key: String,
+        /// Only in this scope
+        #[arg(long, value_name = "NAME")]
+        scope: Option<String>,
+    },
     /// Remove what is past the retention, in small steps between the workers' commits
     Prune {
         /// Age to remove from: done and dead rows since their last change; four times that for
@@ -71,7 +86,7 @@ enum LedgerCommand {
 const VARIABLES: [&str; 3] = ["ACKONCE_CONFIG", "ACKONCE_LEDGER", "ACKONCE_RETENTION"];
 
 /// A worker's commits are short; an operator can wait for some of them.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs one of the commands.
 ///
@@ -147,7 +162,13 @@ async fn inspect(ledger: &impl Inspect, command: LedgerCommand, json: bool) -> R
             } else {
                 output::forgotten(&rows, forgotten)
             })?;
-            refuse_in_flight(&key, forgotten)
+            refuse_in_flight(&key, forgotten.in_flight)
+        }
+        LedgerCommand::Retry { key, scope } => {
+            change::run(ledger, &key, scope.as_deref(), Change::Retry { even_done: true }, json).await
+        }
+        LedgerCommand::MarkDone { key, scope } => {
+            change::run(ledger, &key, scope.as_deref(), Change::MarkDone, json).await
         }
         // It writes, and so was taken before.
         LedgerCommand::Prune { .. } => Ok(()),
@@ -165,8 +186,8 @@ fn found(key: &str, scope: Option<&str>, rows: Vec<Row>) -> Result<Vec<Row>, Fai
     )))
 }
 
-fn refuse_in_flight(key: &str, forgotten: Forgotten) -> Result<(), Failure> {
-    if forgotten.in_flight == 0 {
+fn refuse_in_flight(key: &str, rows: u64) -> Result<(), Failure> {
+    if rows == 0 {
         return Ok(());
     }
     Err(Failure::failed(format!(

@@ -1,6 +1,8 @@
 //! The reference model: a ledger in memory, for fast tests. Simple enough to be right at a look;
 //! every other ledger must answer as it does.
 
+mod inspect;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,8 +12,8 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use uuid::Uuid;
 
 use super::{
-    Claim, ClaimRequest, Ending, Filter, Finish, Finished, Forgotten, Inspect, Ledger, LedgerError, Millis,
-    Owner, Prune, Pruned, Row, ScopeStats, State, Stats, Ticket, bounded_error, prune::Horizon,
+    Claim, ClaimRequest, Ending, Finish, Finished, Ledger, LedgerError, Millis, Owner, Prune, Pruned, State,
+    Ticket, bounded_error, prune::Horizon,
 };
 use crate::key::{Fingerprint, Key};
 
@@ -193,26 +195,6 @@ impl Memory {
         }
         pruned
     }
-
-    fn select(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<Row> {
-        self.rows
-            .values()
-            .filter(|entry| wanted(entry))
-            .map(|entry| Row {
-                scope: entry.scope.to_string(),
-                message_id: entry.key.to_string(),
-                state: entry.state,
-                attempts: entry.attempts,
-                duplicates: entry.duplicates,
-                owner: Some(entry.owner.to_string()),
-                owner_alive: entry.state == State::Processing && self.living.contains(&entry.owner),
-                first_seen_ms: entry.first_seen,
-                updated_ms: entry.updated,
-                last_duplicate_ms: entry.last_duplicate,
-                last_error: entry.last_error.clone(),
-            })
-            .collect()
-    }
 }
 
 impl Entry {
@@ -262,54 +244,5 @@ impl Ledger for MemoryLedger {
     fn rows(&self) -> BoxFuture<'static, Result<u64, LedgerError>> {
         let rows = self.lock().rows.len() as u64;
         ready(Ok(rows)).boxed()
-    }
-}
-
-impl Inspect for MemoryLedger {
-    fn stats(&self) -> BoxFuture<'_, Result<Stats, LedgerError>> {
-        let mut scopes: BTreeMap<String, ScopeStats> = BTreeMap::new();
-        for row in self.lock().select(|_| true) {
-            let stats = scopes.entry(row.scope.clone()).or_default();
-            stats.scope = row.scope;
-            stats.count(row.state, row.duplicates, row.updated_ms);
-        }
-        ready(Ok(Stats { scopes: scopes.into_values().collect(), bytes: 0, wal_bytes: 0 })).boxed()
-    }
-
-    fn list(&self, filter: Filter) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>> {
-        let mut rows = self.lock().select(|entry| {
-            filter.scope.as_deref().is_none_or(|scope| scope == &*entry.scope)
-                && filter.state.is_none_or(|state| state == entry.state)
-        });
-        rows.reverse();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.updated_ms));
-        rows.truncate(filter.limit as usize);
-        ready(Ok(rows)).boxed()
-    }
-
-    fn show(&self, key: &str, scope: Option<&str>) -> BoxFuture<'_, Result<Vec<Row>, LedgerError>> {
-        let key = Key::new(key);
-        let mut rows = self.lock().select(|entry| entry.is(key.as_ref(), scope));
-        rows.sort_by(|a, b| a.scope.cmp(&b.scope));
-        ready(Ok(rows)).boxed()
-    }
-
-    fn forget(&self, key: &str, scope: Option<&str>) -> BoxFuture<'_, Result<Forgotten, LedgerError>> {
-        let key = Key::new(key);
-        let Memory { rows, living, .. } = &mut *self.lock();
-        let mut forgotten = Forgotten::default();
-        rows.retain(|_, entry| {
-            if !entry.is(key.as_ref(), scope) {
-                return true;
-            }
-            let in_flight = entry.state == State::Processing && living.contains(&entry.owner);
-            if in_flight {
-                forgotten.in_flight += 1;
-            } else {
-                forgotten.removed += 1;
-            }
-            in_flight
-        });
-        ready(Ok(forgotten)).boxed()
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! - `open`, `create`, `migrate`: which files are taken for a ledger, and how they are made.
 //! - `writer`: the thread that owns the connection; `batch`: what the rows of a transaction share.
-//! - `claim`, `finish`, `prune`: one row's, or one step's, work in SQL.
+//! - `claim`, `finish`, `change`, `prune`: one row's, or one step's, work in SQL.
 //! - `owners`: who is alive; `files`: whether the ledger's files are still in their place.
 //! - `read`: looking into a ledger, also from another process.
 
 mod batch;
+mod change;
 mod claim;
 mod create;
 mod errors;
@@ -38,8 +39,8 @@ use self::{
     writer::{Call, Op, Reply, Writer},
 };
 use crate::ledger::{
-    Claim, ClaimRequest, Filter, Finish, Finished, Forgotten, Inspect, Ledger, LedgerError, Millis, Owner,
-    Prune, Pruned, Row, Stats,
+    Change, Changed, Claim, ClaimRequest, Filter, Finish, Finished, Forgotten, Inspect, Ledger, LedgerError,
+    Millis, Owner, Prune, Pruned, Row, Stats,
 };
 
 /// Calls waiting for the writer. Each worker waits for its calls, so there are only a few.
@@ -208,6 +209,16 @@ impl Inspect for SqliteLedger {
 
     fn forget(&self, key: &str, scope: Option<&str>) -> BoxFuture<'_, Result<Forgotten, LedgerError>> {
         self.reader.forget(key, scope)
+    }
+
+    fn change(
+        &self,
+        keys: Vec<String>,
+        scope: Option<&str>,
+        change: Change,
+        now: Millis,
+    ) -> BoxFuture<'_, Result<Vec<Changed>, LedgerError>> {
+        self.reader.change(keys, scope, change, now)
     }
 }
 

@@ -1,15 +1,23 @@
 //! Copies of a message that go on in its place: what they carry, and how a returned one becomes the
 //! message again that it was.
 
+mod notes;
+mod replay;
+
 use std::sync::Arc;
 
 use crate::{
     broker::{Destination, Outgoing},
-    ledger::{Origin, bounded_error},
+    ledger::{Origin, bounded_error, unix_millis},
     message::{Message, Properties, Table, Value},
 };
 
 use super::core::{Letter, Purpose};
+pub use notes::Notes;
+pub use replay::{in_place, replay};
+
+/// What our own headers begin with.
+const OURS: &str = "x-ackonce-";
 
 /// The table in which a waiting copy keeps what the broker would change or act on.
 const RETRY: &str = "x-ackonce-retry";
@@ -53,12 +61,16 @@ pub fn compose_small(letter: &Letter, queue: &str) -> Option<(Destination, Outgo
     let Purpose::Dead(reason) = letter.purpose else { return None };
     let (destination, mut small) = compose(letter, queue);
     let headers = small.properties.headers.get_or_insert_default();
-    headers.retain(|name, _| !name.starts_with("x-ackonce-"));
+    headers.retain(|name, _| !name.starts_with(OURS));
     headers.insert("x-ackonce-reason".into(), Value::text(reason.as_str()));
     Some((destination, small))
 }
 
-/// Turns a copy that comes back from a delay queue into the message it was, and says so.
+/// Turns a copy that comes back from a delay queue, or was sent back from the dead-letter queue, into
+/// the message it was, and says so.
+///
+/// One that an operator sent back has no attempt behind it, and so is always [`Origin::Fresh`], also
+/// when the broker hands it over again: nothing may be concluded against it.
 ///
 /// What a sender may have forged changes nothing but its own message's exchange and routing key as
 /// the handler sees them: attempts are counted by the ledger alone.
@@ -80,8 +92,12 @@ pub fn restore(message: &mut Arc<Message>) -> Origin {
         message.properties.headers = None;
     }
     let mut text = |name: &str| kept.remove(name).and_then(|value| value.to_text());
-    message.exchange = text("exchange").unwrap_or_default();
-    message.routing_key = text("routing-key").unwrap_or_default();
+    if let Some(exchange) = text("exchange") {
+        message.exchange = exchange;
+    }
+    if let Some(routing_key) = text("routing-key") {
+        message.routing_key = routing_key;
+    }
     message.properties.expiration = text("expiration");
     message.properties.user_id = text("user-id");
     match kept.get("attempt") {
@@ -123,12 +139,13 @@ fn dead_headers(letter: &Letter, reason: &str, queue: &str) -> Table {
     let mut headers = original.properties.headers.clone().unwrap_or_default();
     let routed_again = headers.remove("CC");
     let mut set = |name: &str, value: Value| {
-        headers.insert(format!("x-ackonce-{name}"), value);
+        headers.insert(format!("{OURS}{name}"), value);
     };
     let text = |text: &str| Value::text(head(text, TEXT_BYTES_MAX));
     set("reason", Value::text(reason));
     set("error", text(bounded_error(&letter.error)));
     set("attempts", Value::I64(i64::from(letter.attempt)));
+    set("dead-ms", Value::I64(unix_millis()));
     set("queue", text(queue));
     set("exchange", text(&original.exchange));
     set("routing-key", text(&original.routing_key));
@@ -179,108 +196,4 @@ fn head(text: &str, bytes_max: usize) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::worker::decide::Reason;
-
-    fn original(headers: Option<Table>) -> Message {
-        Message {
-            exchange: "shop".into(),
-            routing_key: "order.created".into(),
-            redelivered: true,
-            properties: Properties {
-                headers,
-                message_id: Some("a".into()),
-                expiration: Some("3000".into()),
-                user_id: Some("shop".into()),
-                delivery_mode: Some(2),
-                timestamp: Some(u64::MAX),
-                ..Properties::default()
-            },
-            body: vec![0, 255],
-        }
-    }
-
-    fn letter(message: Message, purpose: Purpose) -> Letter {
-        Letter {
-            purpose,
-            message: message.into(),
-            key: None,
-            error: "e".into(),
-            attempt: 3,
-            first_seen: Some(1),
-        }
-    }
-
-    /// What the broker makes of it on its way through the delay queue.
-    fn returned(outgoing: Outgoing) -> Message {
-        let mut properties = outgoing.properties;
-        properties.headers.get_or_insert_default().insert("x-death".into(), Value::text("expired"));
-        Message {
-            exchange: String::new(),
-            routing_key: "orders".into(),
-            redelivered: false,
-            properties,
-            body: outgoing.body.to_vec(),
-        }
-    }
-
-    #[test]
-    fn a_waiting_copy_comes_back_as_the_message_it_was() {
-        let own = Table::from([
-            ("CC".into(), Value::List(vec![Value::text("elsewhere")])),
-            ("x-death".into(), Value::text("its own")),
-            ("n".into(), Value::F64(f64::MAX)),
-        ]);
-        for headers in [None, Some(Table::new()), Some(own)] {
-            let message = original(headers);
-            let (_, copy) =
-                compose(&letter(message.clone(), Purpose::Delay(Duration::from_secs(9))), "orders");
-            assert_eq!(copy.properties.expiration, None, "it must not expire where it waits");
-            assert!(copy.properties.header("CC").is_none(), "it must not be routed elsewhere again");
-            let mut back = Arc::new(returned(copy));
-            assert_eq!(restore(&mut back), Origin::Sequel(3));
-            let expected = Message { redelivered: false, ..message };
-            assert_eq!(*back, expected);
-        }
-    }
-
-    #[test]
-    fn a_message_that_is_no_copy_is_left_as_it_is() {
-        for redelivered in [true, false] {
-            let message = Message { redelivered, ..original(None) };
-            let mut arrived = Arc::new(message.clone());
-            let expected = if redelivered { Origin::Redelivered } else { Origin::Fresh };
-            assert_eq!(restore(&mut arrived), expected);
-            assert_eq!(*arrived, message);
-        }
-    }
-
-    #[test]
-    fn a_forged_table_is_no_sequel() {
-        for value in
-            [Value::text("x"), Value::Null, Value::Table(Table::from([("attempt".into(), Value::I64(-1))]))]
-        {
-            let mut arrived = Arc::new(original(Some(Table::from([(RETRY.into(), value)]))));
-            assert_eq!(restore(&mut arrived), Origin::Fresh);
-        }
-    }
-
-    #[test]
-    fn a_dead_letter_says_why_in_bounded_size() {
-        let mut long = letter(original(None), Purpose::Dead(Reason::GaveUp));
-        long.error = "é".repeat(100_000);
-        let (destination, copy) = compose(&long, "orders");
-        assert_eq!(destination.queue_name(), "orders.dead");
-        assert_eq!(copy.properties.expiration, None);
-        assert_eq!(copy.properties.header("x-ackonce-expiration"), Some(&Value::text("3000")));
-        assert_eq!(copy.properties.header("x-ackonce-exchange"), Some(&Value::text("shop")));
-        let size: usize =
-            copy.properties.headers.iter().flatten().map(|(n, v)| n.len() + v.to_text().unwrap().len()).sum();
-        assert!(size < 4096, "{size}");
-        let (_, small) = compose_small(&long, "orders").unwrap();
-        assert_eq!(small.properties.headers.unwrap().len(), 1);
-    }
-}
+mod tests;

@@ -73,6 +73,22 @@ impl PublishError {
         matches!(self, Self::Blocked(_) | Self::Timeout | Self::Lost(_))
     }
 
+    /// One word for a report.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Self::Unroutable(_) => "unroutable",
+            Self::Nacked => "nacked",
+            Self::Blocked(_) => "blocked",
+            Self::Timeout => "timeout",
+            Self::TooLarge(_) => "too-large",
+            Self::NotFound(_) => "not-found",
+            Self::Denied(_) => "denied",
+            Self::Refused(_) => "refused",
+            Self::NotConnected(_) => "not-connected",
+            Self::Lost(_) => "lost",
+        }
+    }
+
     /// Sending the same again cannot help until somebody changes something.
     pub fn is_permanent(&self) -> bool {
         match self {

@@ -17,7 +17,7 @@ use crate::{
 const ERROR_CHARS: usize = 60;
 
 /// Prints to stdout. A reader that has gone away (`| head`) has read enough.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
+pub(in crate::cli) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Failure::failed(format!("cannot print: {e}"))),
@@ -26,7 +26,7 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// For people only.
-pub(super) fn note(text: &str) {
+pub(in crate::cli) fn note(text: &str) {
     // Without a stderr there is nobody to tell.
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -122,7 +122,7 @@ pub(super) fn forgotten(rows: &[Row], forgotten: Forgotten) -> String {
     }
 }
 
-fn state(row: &Row) -> String {
+pub(super) fn state(row: &Row) -> String {
     match row.state {
         State::Processing if !row.owner_alive => "processing (its owner is dead)".to_owned(),
         other => other.as_str().to_owned(),
@@ -130,7 +130,7 @@ fn state(row: &Row) -> String {
 }
 
 /// ISO 8601 in UTC, if there is such a date.
-pub(super) fn iso(ms: Millis) -> String {
+pub(in crate::cli) fn iso(ms: Millis) -> String {
     /// The last millisecond of the year 9999.
     const LAST: u64 = 253_402_300_799_999;
     match u64::try_from(ms) {
@@ -142,7 +142,7 @@ pub(super) fn iso(ms: Millis) -> String {
 }
 
 /// The text with everything escaped that moves a cursor, colours or reorders what is shown.
-pub(super) fn printable(text: &str) -> String {
+pub(in crate::cli) fn printable(text: &str) -> String {
     let reorders =
         |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut shown = String::with_capacity(text.len());
@@ -156,7 +156,7 @@ pub(super) fn printable(text: &str) -> String {
     shown
 }
 
-fn tail(error: &str) -> String {
+pub(in crate::cli) fn tail(error: &str) -> String {
     let shown = printable(error);
     match shown.char_indices().rev().nth(ERROR_CHARS - 1) {
         Some((start, _)) if start > 0 => format!("…{}", &shown[start..]),
@@ -165,7 +165,7 @@ fn tail(error: &str) -> String {
 }
 
 /// Left-aligned, two blanks between columns, none at the end of a line.
-fn columns<const N: usize>(table: &[[String; N]]) -> String {
+pub(in crate::cli) fn columns<const N: usize>(table: &[[String; N]]) -> String {
     let width = |column: usize| table.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();

@@ -2,18 +2,16 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, IsTerminal, Write},
-    time::{Duration, Instant},
+    io::{self, Write},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::input::{Item, Place};
-use crate::{broker::PublishError, cli::Failure};
-
-/// Short runs show no bar.
-const BAR_AFTER: Duration = Duration::from_secs(1);
+use crate::{
+    broker::PublishError,
+    cli::{Failure, progress::Bar},
+};
 
 /// Counts and tells what became of each message.
 pub(super) struct Report {
@@ -42,18 +40,7 @@ pub(super) enum Reason {
 impl Reason {
     fn status(&self) -> &'static str {
         match self {
-            Reason::Publish(error) => match error {
-                PublishError::Unroutable(_) => "unroutable",
-                PublishError::Nacked => "nacked",
-                PublishError::Blocked(_) => "blocked",
-                PublishError::Timeout => "timeout",
-                PublishError::TooLarge(_) => "too-large",
-                PublishError::NotFound(_) => "not-found",
-                PublishError::Denied(_) => "denied",
-                PublishError::Refused(_) => "refused",
-                PublishError::NotConnected(_) => "not-connected",
-                PublishError::Lost(_) => "lost",
-            },
+            Reason::Publish(error) => error.status(),
             Reason::Interrupted => "interrupted",
             Reason::NotSent => "not-sent",
         }
@@ -78,7 +65,7 @@ impl Report {
             stopped: None,
             not_sent_from: None,
             broken_pipe: false,
-            bar: Bar::new(total),
+            bar: Bar::new(total, "confirmed"),
         }
     }
 
@@ -199,52 +186,4 @@ fn object(item: &Item, status: &str, reason: Option<&str>) -> String {
         object["reason"] = reason.into();
     }
     object.to_string()
-}
-
-/// A progress bar on a terminal, once the work has taken a while.
-struct Bar {
-    started: Instant,
-    total: Option<u64>,
-    shown: Option<ProgressBar>,
-    wanted: bool,
-}
-
-impl Bar {
-    fn new(total: Option<u64>) -> Self {
-        Self { started: Instant::now(), total, shown: None, wanted: io::stderr().is_terminal() }
-    }
-
-    fn step(&mut self, done: u64) {
-        if self.wanted && self.shown.is_none() && self.started.elapsed() > BAR_AFTER {
-            let (bar, template) = match self.total {
-                Some(total) => {
-                    (ProgressBar::new(total), "{wide_bar} {human_pos}/{human_len} {per_sec} {eta}")
-                }
-                None => (ProgressBar::no_length(), "{spinner} {human_pos} confirmed {per_sec}"),
-            };
-            bar.set_draw_target(ProgressDrawTarget::stderr());
-            // The templates above are well-formed; without one the bar has its default looks.
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
-            self.shown = Some(bar.with_elapsed(self.started.elapsed()));
-        }
-        if let Some(bar) = &self.shown {
-            bar.set_position(done);
-        }
-    }
-
-    /// Writes something else without tearing the bar.
-    fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
-        match &self.shown {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.shown {
-            bar.finish_and_clear();
-        }
-    }
 }

@@ -3,17 +3,17 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::{Instant, sleep, sleep_until, timeout},
-};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     Template,
     input::{Input, Item},
     report::{Reason, Report},
 };
-use crate::broker::{Outgoing, PublishError, Publisher};
+use crate::{
+    broker::{Outgoing, PublishError, Publisher},
+    cli::signals::Signals,
+};
 
 /// A message whose connection was lost is sent again so often, under the same id.
 const RESEND_MAX: u32 = 3;
@@ -151,27 +151,4 @@ async fn tell_the_rest(input: &mut Input, report: &mut Report) {
         }
         report.unconfirmed(&item, &Reason::NotSent);
     }
-}
-
-/// SIGINT and SIGTERM; never anything where they cannot be had.
-struct Signals([Option<Signal>; 2]);
-
-impl Signals {
-    fn new() -> Self {
-        Self([SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok()))
-    }
-
-    /// The name of the next one.
-    async fn next(&mut self) -> &'static str {
-        let [interrupt, terminate] = &mut self.0;
-        tokio::select! {
-            Some(()) = wait(interrupt) => "SIGINT",
-            Some(()) = wait(terminate) => "SIGTERM",
-            else => std::future::pending().await,
-        }
-    }
-}
-
-async fn wait(signal: &mut Option<Signal>) -> Option<()> {
-    signal.as_mut()?.recv().await
 }

@@ -26,7 +26,9 @@ use super::{
 };
 use crate::{
     key::Key,
-    ledger::{Filter, Forgotten, Inspect, LedgerError, Row, ScopeStats, State, Stats},
+    ledger::{
+        Change, Changed, Filter, Forgotten, Inspect, LedgerError, Millis, Row, ScopeStats, State, Stats,
+    },
 };
 
 /// So many owners are kept without asking whether a row still names them: about 20 KiB.
@@ -119,7 +121,10 @@ impl SqliteReader {
             .map_err(|e| self.error(e))
     }
 
-    fn write<T>(&self, work: impl FnOnce(&Connection) -> Result<T, RowError>) -> Result<T, LedgerError> {
+    pub(super) fn write<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, RowError>,
+    ) -> Result<T, LedgerError> {
         let work = || {
             let mut connection = self.connect()?;
             connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON;")?;
@@ -157,7 +162,11 @@ impl SqliteReader {
         Ok(rows)
     }
 
-    fn is_alive(&self, owner: Option<&str>, known: &mut HashMap<String, bool>) -> Result<bool, LedgerError> {
+    pub(super) fn is_alive(
+        &self,
+        owner: Option<&str>,
+        known: &mut HashMap<String, bool>,
+    ) -> Result<bool, LedgerError> {
         let Some(name) = owner else { return Ok(false) };
         if let Some(alive) = known.get(name) {
             return Ok(*alive);
@@ -237,6 +246,17 @@ impl Inspect for SqliteReader {
         blocking(move || {
             key.map_or(Ok(Forgotten::default()), |key| reader.forget_now(&key, scope.as_deref()))
         })
+    }
+
+    fn change(
+        &self,
+        keys: Vec<String>,
+        scope: Option<&str>,
+        change: Change,
+        now: Millis,
+    ) -> BoxFuture<'_, Result<Vec<Changed>, LedgerError>> {
+        let (reader, scope) = (self.clone(), scope.map(str::to_owned));
+        blocking(move || reader.change_now(&keys, scope.as_deref(), change, now))
     }
 }
 

@@ -1,0 +1,285 @@
+//! Looking at a dead-letter queue: everything in it is handed over once, and what is not taken goes
+//! back where it was.
+//!
+//! A letter that is handed over stays unacked until the end, so none comes twice and no order
+//! changes. It comes in windows, each through a consumer of its own that is allowed no more than
+//! that; so what waits in memory is bounded, however long the queue is. Then one frame returns
+//! everything that is left, which quorum queues count as one return of each letter.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use lapin::{
+    Channel, Consumer,
+    options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
+    types::FieldTable,
+};
+use tokio::{
+    sync::mpsc,
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::message::{Delivery, Receipt, Settlement, Value};
+
+use super::{
+    BrokerError, Connection, Endpoint, Kind, connect, convert, route,
+    settle::{self, Batch},
+    topology::{self, bounded},
+};
+
+/// Letters in the first window, when nothing is known of their size.
+const WINDOW_FIRST: u16 = 16;
+const WINDOW_MAX: u16 = 1000;
+/// What a window's bodies should have together.
+const WINDOW_BYTES: usize = 32 << 20;
+/// Nothing was handed over for so long: is there anything left?
+const IDLE: Duration = Duration::from_millis(100);
+/// So often in a row, although there is.
+const IDLE_MAX: u32 = 100;
+/// For the broker to have what was returned back in its queue.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
+const RETURN_POLL: Duration = Duration::from_millis(10);
+/// For the last acks and the goodbye, each.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A limit that nobody reaches by looking.
+const RETURNS_MANY: u32 = 1_000_000;
+/// RabbitMQ 4's limit for quorum queues that do not state one; earlier ones have none.
+const RETURNS_DEFAULT: u32 = 20;
+
+/// How often a queue's messages can be returned before the broker drops them or moves them on. What a
+/// policy sets cannot be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReturnLimit {
+    /// As often as anyone likes.
+    None,
+    /// The queue states this limit.
+    Stated(u32),
+    /// A quorum queue that states none: 20 in RabbitMQ 4, no limit before.
+    Unstated,
+    /// The broker does not let us look, or the queue does not even state its type.
+    Unknown,
+}
+
+impl ReturnLimit {
+    /// Returns that are certain to do no harm; `None` if all are.
+    pub fn returns_max(self) -> Option<u32> {
+        match self {
+            ReturnLimit::None => None,
+            ReturnLimit::Stated(limit) => Some(limit),
+            ReturnLimit::Unstated | ReturnLimit::Unknown => Some(RETURNS_DEFAULT),
+        }
+    }
+}
+
+/// See the module. Dropping it cuts the connection: the broker then returns what was not taken.
+#[derive(Debug)]
+pub struct DeadLetters {
+    connection: Connection,
+    channel: Channel,
+    queue: String,
+    limit: ReturnLimit,
+    /// Letters there were at the start; no more are handed over.
+    total: u64,
+    handed_over: u64,
+    taken: u64,
+    windows: u32,
+    window: u16,
+    settlements: mpsc::UnboundedSender<Batch>,
+    settler: JoinHandle<Result<(), BrokerError>>,
+}
+
+impl DeadLetters {
+    /// Connects and looks the queue up.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::NotFound`] if there is no such queue.
+    pub async fn open(endpoints: &[Endpoint], queue: &str) -> Result<Self, BrokerError> {
+        let connection = connect::connect(endpoints, &format!("dead letters of {queue}")).await?;
+        let info = topology::look(&connection, queue).await?.ok_or_else(|| missing(queue))?;
+        let limit = return_limit(&connection, queue).await?;
+        let channel = connection.channel().await?;
+        let (settlements, batches) = mpsc::unbounded_channel();
+        let settler = tokio::spawn(settle::settle(channel.clone(), batches));
+        Ok(Self {
+            connection,
+            channel,
+            queue: queue.to_owned(),
+            limit,
+            total: u64::from(info.messages),
+            handed_over: 0,
+            taken: 0,
+            windows: 0,
+            window: WINDOW_FIRST,
+            settlements,
+            settler,
+        })
+    }
+
+    /// Letters in the queue at the start.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub fn limit(&self) -> ReturnLimit {
+        self.limit
+    }
+
+    /// The next letters, in order, as many as fit into a window and at most `most`; none at the end. A
+    /// letter that came to the queue after the start is not among them, unless others are gone.
+    ///
+    /// # Errors
+    ///
+    /// Why reading is over: the broker takes back all that was not taken.
+    ///
+    /// # Cancellation
+    ///
+    /// Letters that were on their way stay unacked until the end, but are not handed over again.
+    pub async fn next(&mut self, most: u64) -> Result<Vec<Delivery>, BrokerError> {
+        let left = self.total.saturating_sub(self.handed_over);
+        let wanted = u16::try_from(left.min(most)).unwrap_or(u16::MAX).min(self.window);
+        if wanted == 0 {
+            return Ok(Vec::new());
+        }
+        let letters =
+            self.read(wanted).await.map_err(|error| self.connection.why_ended().unwrap_or(error))?;
+        self.handed_over += letters.len() as u64;
+        let bytes: usize = letters.iter().map(|letter| letter.message.body.len()).sum();
+        let average = bytes / letters.len().max(1) + 1;
+        let fitting = u16::try_from(WINDOW_BYTES / average).unwrap_or(WINDOW_MAX);
+        self.window = fitting.clamp(1, WINDOW_MAX);
+        Ok(letters)
+    }
+
+    /// Removes letters from the queue: in the background, and certainly by the end of [`Self::close`].
+    pub fn take(&mut self, receipts: impl IntoIterator<Item = Receipt>) {
+        let batch: Batch = receipts.into_iter().map(|receipt| (receipt.tag(), Settlement::Ack)).collect();
+        self.taken += batch.len() as u64;
+        // If the settler has ended, `close` reports why.
+        let _ = self.settlements.send(batch);
+    }
+
+    /// Returns what was not taken, in its order. Tells how many letters the queue has then.
+    ///
+    /// # Errors
+    ///
+    /// If not everything is known to be removed that was taken. All the rest is back in any case.
+    pub async fn close(self) -> Result<u64, BrokerError> {
+        let Self { connection, channel, queue, settlements, settler, .. } = self;
+        drop(settlements);
+        match timeout(CLOSE_TIMEOUT, settler).await {
+            Ok(Ok(result)) => result?,
+            Ok(Err(_)) | Err(_) => return Err(BrokerError::new(Kind::Lost, "acknowledging has ended")),
+        }
+        let back = self.handed_over - self.taken;
+        if back > 0 {
+            // Tag 0 with `multiple`: all that is unacked.
+            bounded(channel.basic_nack(0, BasicNackOptions { multiple: true, requeue: true })).await?;
+        }
+        // The broker has read everything before once it answers this.
+        bounded(channel.close(200, "OK".into())).await?;
+        let left = ready_again(&connection, &queue, back).await;
+        connection.close(CLOSE_TIMEOUT).await;
+        left
+    }
+
+    /// One window, through a consumer of its own. Its tag sorts after the earlier ones: by their tags'
+    /// order, the broker returns what each of them holds.
+    async fn read(&mut self, wanted: u16) -> Result<Vec<Delivery>, BrokerError> {
+        self.windows += 1;
+        bounded(self.channel.basic_qos(wanted, BasicQosOptions { global: false })).await?;
+        let tag = format!("ackonce-dead-{}-{:08}", std::process::id(), self.windows);
+        let options = BasicConsumeOptions { no_local: false, no_ack: false, exclusive: false, nowait: false };
+        let queue = convert::short(&self.queue, "the queue's name")?;
+        let tag = convert::short(&tag, "the consumer tag")?;
+        let consuming = self.channel.basic_consume(queue, tag.clone(), options, FieldTable::default());
+        let mut consumer = bounded(consuming)
+            .await
+            .map_err(|error| error.context(format!("reading from '{}'", self.queue)))?;
+        let mut letters = Vec::with_capacity(usize::from(wanted));
+        self.fill(&mut consumer, &mut letters, usize::from(wanted)).await?;
+        bounded(self.channel.basic_cancel(tag, BasicCancelOptions { nowait: false })).await?;
+        // What was handed over meanwhile comes before the stream's end.
+        while let Ok(Some(delivery)) = timeout(CLOSE_TIMEOUT, consumer.next()).await {
+            letters.push(delivery.map_err(|error| BrokerError::from_lapin(&error))?);
+        }
+        let delivery = |delivery| {
+            let (message, tag) = convert::message(delivery);
+            Delivery { message: Arc::new(message), receipt: Receipt::new(0, tag) }
+        };
+        Ok(letters.into_iter().map(delivery).collect())
+    }
+
+    /// Receives so many letters, or all that are there.
+    async fn fill(
+        &self,
+        consumer: &mut Consumer,
+        letters: &mut Vec<lapin::message::Delivery>,
+        wanted: usize,
+    ) -> Result<(), BrokerError> {
+        let (mut idle, mut empty) = (0, 0);
+        while letters.len() < wanted {
+            match timeout(IDLE, consumer.next()).await {
+                Ok(Some(Ok(delivery))) => {
+                    letters.push(delivery);
+                    (idle, empty) = (0, 0);
+                }
+                Ok(Some(Err(error))) => return Err(BrokerError::from_lapin(&error)),
+                Ok(None) => return Err(BrokerError::new(Kind::Lost, "the broker ended the consumer")),
+                Err(_) => {
+                    let info = topology::look(&self.connection, &self.queue).await?;
+                    let messages = info.ok_or_else(|| missing(&self.queue))?.messages;
+                    (idle, empty) = (idle + 1, if messages == 0 { empty + 1 } else { 0 });
+                    // Twice: the last ones may have been on their way when it was asked.
+                    if empty == 2 {
+                        return Ok(());
+                    }
+                    if idle == IDLE_MAX {
+                        let text = format!("the broker hands nothing over, although there are {messages}");
+                        return Err(BrokerError::new(Kind::Timeout, text));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn missing(queue: &str) -> BrokerError {
+    BrokerError::new(Kind::NotFound, format!("there is no queue '{queue}'"))
+}
+
+/// Waits until so many messages are ready, which takes the broker a moment; others may be faster. So
+/// whoever looks next sees what was returned. Tells how many there are.
+async fn ready_again(connection: &Connection, queue: &str, returned: u64) -> Result<u64, BrokerError> {
+    let deadline = Instant::now() + RETURN_TIMEOUT;
+    loop {
+        let info = topology::look(connection, queue).await?;
+        let ready = info.map_or(0, |info| u64::from(info.messages));
+        if ready >= returned || Instant::now() > deadline {
+            return Ok(ready);
+        }
+        sleep(RETURN_POLL).await;
+    }
+}
+
+/// # Errors
+///
+/// Only if the connection fails.
+async fn return_limit(connection: &Connection, queue: &str) -> Result<ReturnLimit, BrokerError> {
+    let Ok(arguments) = route::arguments(connection, queue).await? else { return Ok(ReturnLimit::Unknown) };
+    let stated = match arguments.get("x-delivery-limit") {
+        // -1 means none to RabbitMQ 4. Before, it meant that the first return is too much.
+        Some(Value::I64(limit)) => Some(u32::try_from(*limit).unwrap_or(u32::MAX)),
+        _ => None,
+    };
+    let kind = arguments.get("x-queue-type").and_then(Value::to_text);
+    Ok(match (kind.as_deref(), stated) {
+        (Some("classic"), _) => ReturnLimit::None,
+        (_, Some(limit)) if limit >= RETURNS_MANY => ReturnLimit::None,
+        (_, Some(limit)) => ReturnLimit::Stated(limit),
+        (Some(_), None) => ReturnLimit::Unstated,
+        (None, None) => ReturnLimit::Unknown,
+    })
+}
