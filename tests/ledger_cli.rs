@@ -255,6 +255,32 @@ async fn a_key_in_flight_is_not_forgotten() {
     assert!(desk.run(&["show", "working"]).ok().contains("processing"));
 }
 
+/// K07
+#[tokio::test]
+async fn a_message_can_be_let_run_again_or_taken_for_done() {
+    let desk = Desk::with_rows().await;
+    assert_eq!(
+        desk.run(&["retry", "given up"]).ok(),
+        "runs at its next delivery, from attempt 1: orders (it was dead)\n"
+    );
+    assert!(
+        matches!(desk.put("orders", "given up", None, AT).await, Claim::Claimed(ticket) if ticket.attempt == 1)
+    );
+    assert_eq!(desk.run(&["mark-done", "broken"]).ok(), "is done: orders (it was failed)\n");
+    assert_eq!(desk.run(&["mark-done", "broken"]).ok(), "it is done already\n");
+    assert_eq!(desk.put("orders", "broken", None, AT).await, Claim::Duplicate);
+    let one = json!({ "changed": 1, "done": 0, "in_flight": 0 });
+    assert_eq!(desk.json(&["retry", "handled", "--scope", "orders"]), one);
+    assert!(matches!(desk.put("orders", "handled", None, AT).await, Claim::Claimed(_)));
+    assert_eq!(desk.put("mails", "handled", None, AT).await, Claim::Duplicate);
+    for command in ["retry", "mark-done"] {
+        desk.run(&[command, "nothing"]).fails(1, "no row for the key 'nothing'");
+        let said = desk.run(&[command, "working"]);
+        assert_eq!((said.code, &*said.stdout), (Some(1), "changed nothing\n"));
+        assert!(said.stderr.contains("is being worked on"), "{}", said.stderr);
+    }
+}
+
 #[tokio::test]
 async fn prune_removes_what_is_old() {
     let desk = Desk::new().await;
@@ -326,7 +352,15 @@ async fn a_list_that_waits_for_its_reader_holds_no_transaction() {
 #[test]
 fn a_missing_ledger_is_not_made() {
     let dir = tempfile::tempdir().unwrap();
-    for arguments in [&["stats"][..], &["list"], &["show", "a"], &["forget", "a"], &["prune"]] {
+    for arguments in [
+        &["stats"][..],
+        &["list"],
+        &["show", "a"],
+        &["forget", "a"],
+        &["retry", "a"],
+        &["mark-done", "a"],
+        &["prune"],
+    ] {
         let said: Said = ackonce(arguments).current_dir(&dir).output().unwrap().into();
         said.fails(2, "there is no ledger at ackonce.db");
     }

@@ -1,10 +1,16 @@
 //! Looking at a dead-letter queue: everything in it is handed over once, and what is not taken goes
 //! back where it was.
 //!
-//! A letter that is handed over stays unacked until the end, so none comes twice and no order
-//! changes. It comes in windows, each through a consumer of its own that is allowed no more than
-//! that; so what waits in memory is bounded, however long the queue is. Then one frame returns
-//! everything that is left, which quorum queues count as one return of each letter.
+//! A letter that is handed over stays unacked until the end, so none comes twice. It comes in windows,
+//! each through a consumer of its own that is allowed no more than that; so what waits in memory is
+//! bounded, however long the queue is. Then everything that is left goes back, in its order.
+//!
+//! Quorum queues count that as one return of each letter. If they have a limit of returns, they also
+//! put what is returned at their end: a look at all letters keeps their order, one at the first few
+//! makes them the last.
+
+mod held;
+mod limit;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,13 +26,16 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::message::{Delivery, Receipt, Settlement, Value};
+use crate::message::{Delivery, Receipt, Settlement};
 
 use super::{
-    BrokerError, Connection, Endpoint, Kind, connect, convert, route,
+    BrokerError, Connection, Endpoint, Kind, connect, convert,
     settle::{self, Batch},
     topology::{self, bounded},
 };
+use held::Held;
+pub use limit::ReturnLimit;
+use limit::return_limit;
 
 /// Letters in the first window, when nothing is known of their size.
 const WINDOW_FIRST: u16 = 16;
@@ -42,36 +51,6 @@ const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
 const RETURN_POLL: Duration = Duration::from_millis(10);
 /// For the last acks and the goodbye, each.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// A limit that nobody reaches by looking.
-const RETURNS_MANY: u32 = 1_000_000;
-/// RabbitMQ 4's limit for quorum queues that do not state one; earlier ones have none.
-const RETURNS_DEFAULT: u32 = 20;
-
-/// How often a queue's messages can be returned before the broker drops them or moves them on. What a
-/// policy sets cannot be seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReturnLimit {
-    /// As often as anyone likes.
-    None,
-    /// The queue states this limit.
-    Stated(u32),
-    /// A quorum queue that states none: 20 in RabbitMQ 4, no limit before.
-    Unstated,
-    /// The broker does not let us look, or the queue does not even state its type.
-    Unknown,
-}
-
-impl ReturnLimit {
-    /// Returns that are certain to do no harm; `None` if all are.
-    pub fn returns_max(self) -> Option<u32> {
-        match self {
-            ReturnLimit::None => None,
-            ReturnLimit::Stated(limit) => Some(limit),
-            ReturnLimit::Unstated | ReturnLimit::Unknown => Some(RETURNS_DEFAULT),
-        }
-    }
-}
-
 /// See the module. Dropping it cuts the connection: the broker then returns what was not taken.
 #[derive(Debug)]
 pub struct DeadLetters {
@@ -82,7 +61,7 @@ pub struct DeadLetters {
     /// Letters there were at the start; no more are handed over.
     total: u64,
     handed_over: u64,
-    taken: u64,
+    held: Held,
     windows: u32,
     window: u16,
     settlements: mpsc::UnboundedSender<Batch>,
@@ -109,7 +88,7 @@ impl DeadLetters {
             limit,
             total: u64::from(info.messages),
             handed_over: 0,
-            taken: 0,
+            held: Held::default(),
             windows: 0,
             window: WINDOW_FIRST,
             settlements,
@@ -120,6 +99,11 @@ impl DeadLetters {
     /// Letters in the queue at the start.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Letters that were handed over, and not taken yet.
+    pub fn held(&self) -> u64 {
+        self.held.count()
     }
 
     pub fn limit(&self) -> ReturnLimit {
@@ -145,6 +129,7 @@ impl DeadLetters {
         let letters =
             self.read(wanted).await.map_err(|error| self.connection.why_ended().unwrap_or(error))?;
         self.handed_over += letters.len() as u64;
+        letters.iter().for_each(|letter| self.held.add(letter.receipt.tag()));
         let bytes: usize = letters.iter().map(|letter| letter.message.body.len()).sum();
         let average = bytes / letters.len().max(1) + 1;
         let fitting = u16::try_from(WINDOW_BYTES / average).unwrap_or(WINDOW_MAX);
@@ -155,7 +140,7 @@ impl DeadLetters {
     /// Removes letters from the queue: in the background, and certainly by the end of [`Self::close`].
     pub fn take(&mut self, receipts: impl IntoIterator<Item = Receipt>) {
         let batch: Batch = receipts.into_iter().map(|receipt| (receipt.tag(), Settlement::Ack)).collect();
-        self.taken += batch.len() as u64;
+        batch.iter().for_each(|(tag, _)| self.held.remove(*tag));
         // If the settler has ended, `close` reports why.
         let _ = self.settlements.send(batch);
     }
@@ -166,20 +151,20 @@ impl DeadLetters {
     ///
     /// If not everything is known to be removed that was taken. All the rest is back in any case.
     pub async fn close(self) -> Result<u64, BrokerError> {
-        let Self { connection, channel, queue, settlements, settler, .. } = self;
+        let Self { connection, channel, queue, limit, held, settlements, settler, .. } = self;
         drop(settlements);
         match timeout(CLOSE_TIMEOUT, settler).await {
             Ok(Ok(result)) => result?,
             Ok(Err(_)) | Err(_) => return Err(BrokerError::new(Kind::Lost, "acknowledging has ended")),
         }
-        let back = self.handed_over - self.taken;
-        if back > 0 {
-            // Tag 0 with `multiple`: all that is unacked.
-            bounded(channel.basic_nack(0, BasicNackOptions { multiple: true, requeue: true })).await?;
+        // A classic queue takes all at once.
+        let tags = if limit == ReturnLimit::None { held.last().into_iter().collect() } else { held.ends() };
+        for tag in tags {
+            bounded(channel.basic_nack(tag, BasicNackOptions { multiple: true, requeue: true })).await?;
         }
         // The broker has read everything before once it answers this.
         bounded(channel.close(200, "OK".into())).await?;
-        let left = ready_again(&connection, &queue, back).await;
+        let left = ready_again(&connection, &queue, held.count()).await;
         connection.close(CLOSE_TIMEOUT).await;
         left
     }
@@ -262,24 +247,4 @@ async fn ready_again(connection: &Connection, queue: &str, returned: u64) -> Res
         }
         sleep(RETURN_POLL).await;
     }
-}
-
-/// # Errors
-///
-/// Only if the connection fails.
-async fn return_limit(connection: &Connection, queue: &str) -> Result<ReturnLimit, BrokerError> {
-    let Ok(arguments) = route::arguments(connection, queue).await? else { return Ok(ReturnLimit::Unknown) };
-    let stated = match arguments.get("x-delivery-limit") {
-        // -1 means none to RabbitMQ 4. Before, it meant that the first return is too much.
-        Some(Value::I64(limit)) => Some(u32::try_from(*limit).unwrap_or(u32::MAX)),
-        _ => None,
-    };
-    let kind = arguments.get("x-queue-type").and_then(Value::to_text);
-    Ok(match (kind.as_deref(), stated) {
-        (Some("classic"), _) => ReturnLimit::None,
-        (_, Some(limit)) if limit >= RETURNS_MANY => ReturnLimit::None,
-        (_, Some(limit)) => ReturnLimit::Stated(limit),
-        (Some(_), None) => ReturnLimit::Unstated,
-        (None, None) => ReturnLimit::Unknown,
-    })
 }

@@ -64,6 +64,8 @@ struct Place {
 const CONFIRM_WINDOW: usize = 1000;
 /// For each letter that is put back as a new one.
 const KEEP_TIMEOUT: Duration = Duration::from_secs(30);
+/// In a queue of up to so many letters, those that were not needed are read as well: see [`Desk::read_on`].
+const ORDER_KEPT_MAX: u64 = 10_000;
 /// For closing the publishing connection.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -160,8 +162,22 @@ impl Desk {
         self.take(safe);
     }
 
+    /// Reads the rest of a queue that puts what is returned at its end: so the order stays. A long queue
+    /// is turned instead.
+    async fn read_on(&mut self) {
+        let turns = self.letters.limit() != ReturnLimit::None;
+        while turns && self.letters.held() > 0 && self.letters.total() <= ORDER_KEPT_MAX {
+            // An error is told when the letters are returned.
+            match self.next(u64::MAX).await {
+                Ok(letters) if !letters.is_empty() => self.keep(letters).await,
+                _ => return,
+            }
+        }
+    }
+
     /// Returns what was not taken. Tells how many letters there are then.
-    async fn close(self) -> Result<u64, Failure> {
+    async fn close(mut self) -> Result<u64, Failure> {
+        self.read_on().await;
         let dead_queue = output::printable(&self.dead_queue);
         let limit = match self.letters.limit() {
             ReturnLimit::Stated(limit) => Some(format!("after {limit} returns")),
@@ -169,7 +185,7 @@ impl Desk {
             ReturnLimit::Unknown if self.returned > 0 => {
                 Some("after 20 returns, unless it has another limit".to_owned())
             }
-            ReturnLimit::Unknown | ReturnLimit::None => None,
+            ReturnLimit::Unknown | ReturnLimit::None | ReturnLimit::Far => None,
         };
         if let Some(limit) = limit {
             output::note(&format!(

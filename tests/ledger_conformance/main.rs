@@ -2,6 +2,7 @@
 //! `every_ledger!`; a new check with one line in the list below.
 
 mod bench;
+mod changes;
 mod claims;
 mod copies;
 mod finishes;
@@ -92,4 +93,12 @@ every_ledger!([
     inspects::a_forgotten_key_is_new_again,
     inspects::a_key_in_flight_is_not_forgotten,
     inspects::a_claim_of_a_dead_owner_can_be_forgotten,
+    changes::a_row_that_is_to_be_retried_is_claimed_from_attempt_one,
+    changes::what_is_retried_takes_any_delivery,
+    changes::a_done_row_stays_done_unless_it_is_meant_as_well,
+    changes::a_row_marked_done_makes_duplicates,
+    changes::a_live_claim_is_not_changed,
+    changes::a_dead_owners_claim_can_be_changed,
+    changes::a_late_finish_of_a_changed_row_is_lost,
+    changes::a_change_is_bounded_to_its_keys_and_scope,
 ]);

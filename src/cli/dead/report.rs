@@ -7,7 +7,7 @@ use crate::cli::{Failure, ledger::output, progress::Bar};
 
 pub(super) struct Report {
     json: bool,
-    /// What is done to a letter: `replayed`, `removed`; with `would-be-` before it, what only would be.
+    /// What is done to a letter: `replayed`, `removed`; with `would-be-` before it in a dry run.
     verb: &'static str,
     done: u64,
     stay: u64,
@@ -18,7 +18,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(json: bool, verb: &'static str, total: u64) -> Self {
-        Self { json, verb, done: 0, stay: 0, stopped: None, bar: Bar::new(Some(total), verb) }
+        Self { json, verb, done: 0, stay: 0, stopped: None, bar: Bar::new(Some(total), "letters") }
     }
 
     pub(super) fn done(&mut self, letter: &DeadLetter, row: Option<&str>) {
@@ -66,7 +66,7 @@ impl Report {
     pub(super) fn finish(self, complaint: Option<String>) -> Result<(), Failure> {
         self.bar.clear();
         let letters = if self.done == 1 { "letter" } else { "letters" };
-        let mut text = format!("{} {letters} {}", self.done, self.verb);
+        let mut text = format!("{} {letters} {}", self.done, self.verb.replace('-', " "));
         if self.stay > 0 {
             text.push_str(&format!(", {} stay", self.stay));
         }
