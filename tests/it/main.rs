@@ -4,6 +4,8 @@ mod harness;
 
 mod arrows;
 mod crash;
+mod dead;
+mod dead_own_broker;
 mod drain;
 mod failure;
 mod key;

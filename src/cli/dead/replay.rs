@@ -17,7 +17,7 @@ use super::{
     selection::{Chooser, Selection},
 };
 use crate::{
-    broker::{PublishError, Publisher},
+    broker::PublishError,
     cli::{Failure, ledger::BUSY_TIMEOUT, ledger::output, signals::Signals},
     config::{Config, LedgerUrl},
     ledger::{Change, Changed, Inspect, sqlite::SqliteReader, unix_millis},
@@ -142,42 +142,47 @@ impl Work<'_> {
                 return Err(failure);
             }
         };
-        let queue = desk.queue.clone();
-        let mut sending: FuturesUnordered<_> = letters
-            .into_iter()
-            .zip(rows)
-            .map(|(letter, row)| send(&desk.publisher, letter, row, &queue, self.args.timeout))
-            .collect();
-        let mut confirmed = Vec::new();
+        let Desk { publisher, letters: dead_letters, queue, .. } = &mut *desk;
+        let (publisher, queue, limit) = (&*publisher, queue.as_str(), self.args.timeout);
+        let sending = letters.into_iter().zip(rows).map(|(letter, row)| async move {
+            let result = publisher.publish(letter::replay(&letter.message, queue), limit).await;
+            (letter, row, result)
+        });
+        let mut sending: FuturesUnordered<_> = sending.collect();
         let mut kept = Vec::new();
-        let mut interrupted = false;
+        let mut stopped = false;
         while !sending.is_empty() {
-            let sent = tokio::select! {
+            let (letter, row, result) = tokio::select! {
                 biased;
-                name = self.signals.next(), if !interrupted => {
+                name = self.signals.next() => {
                     self.report.stopped(format!("stopped by {name}"));
-                    interrupted = true;
+                    output::note("waiting for what is under way to be confirmed; once more ends it now");
+                    // What is under way has its time to be confirmed; a second signal does not wait.
+                    if std::mem::replace(&mut stopped, true) {
+                        let count = sending.len();
+                        output::note(&format!("{count} letters stay that may be in the work queue as well"));
+                        return Ok(());
+                    }
                     continue;
                 }
                 Some(sent) = sending.next() => sent,
             };
-            match sent.result {
+            match result {
                 Ok(()) => {
-                    self.known_done += u64::from(sent.row == Some("done"));
-                    self.report.done(&sent.letter, sent.row);
-                    confirmed.push(sent.letter);
+                    self.report.done(&letter, row);
+                    self.known_done += u64::from(row == Some("done"));
+                    dead_letters.take([letter.receipt]);
                 }
                 Err(error) => {
-                    self.report.stays(&sent.letter, error.status(), &error.to_string());
+                    self.report.stays(&letter, error.status(), &error.to_string());
                     if let Some(why) = stops_all(&error) {
                         self.report.stopped(why);
                     }
-                    kept.push(sent.letter);
+                    kept.push(letter);
                 }
             }
         }
         drop(sending);
-        desk.take(confirmed);
         desk.keep(kept).await;
         Ok(())
     }
@@ -195,23 +200,6 @@ impl Work<'_> {
         let changed = ledger.change(keys, Some(scope), change, unix_millis()).await?;
         Ok(changed.into_iter().map(|changed| Some(row(changed))).collect())
     }
-}
-
-struct Sent {
-    letter: DeadLetter,
-    row: Option<&'static str>,
-    result: Result<(), PublishError>,
-}
-
-async fn send(
-    publisher: &Publisher,
-    letter: DeadLetter,
-    row: Option<&'static str>,
-    queue: &str,
-    limit: Duration,
-) -> Sent {
-    let result = publisher.publish(letter::replay(&letter.message, queue), limit).await;
-    Sent { letter, row, result }
 }
 
 fn row(changed: Changed) -> &'static str {

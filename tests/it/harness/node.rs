@@ -15,8 +15,18 @@ pub struct Node {
 
 impl Node {
     pub fn start_new() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// RabbitMQ 4, which runs in a chroot; `None` where that cannot be made, because it takes root.
+    pub fn start_new_4() -> Option<Self> {
+        rustix::process::getuid().is_root().then(|| Self::start_with(&["--version", "4"]))
+    }
+
+    fn start_with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let output = run(&["new", &folder.path().join("node").display().to_string()]);
+        let path = folder.path().join("node").display().to_string();
+        let output = run(&[&["new"], options, &[path.as_str()]].concat());
         let url = String::from_utf8(output.stdout).expect("a URL").trim().to_owned();
         Self { folder, url }
     }
