@@ -128,6 +128,10 @@ impl Asked {
             return self.spec.arguments.insert(name, value).is_none();
         }
         let Some(current) = quoted("current is '") else { return false };
+        if name == "x-queue-type" {
+            // RabbitMQ 4 words it in this way.
+            return self.spec.arguments.insert(name, Value::text(current)).is_none();
+        }
         let flag = match name.as_str() {
             "durable" => &mut self.options.durable,
             "auto_delete" => &mut self.options.auto_delete,
@@ -167,6 +171,10 @@ mod tests {
         )));
         assert_eq!(asked.spec.arguments["x-dead-letter-exchange"], Value::text("dlx"));
         assert_eq!(asked.spec.arguments["x-message-ttl"], Value::I64(60_000));
+        let kind =
+            said("'x-queue-type' for queue 'q' in vhost '/': received 'classic' but current is 'quorum'");
+        assert!(asked.learn(&kind) && !asked.learn(&kind));
+        assert_eq!(asked.spec.arguments["x-queue-type"], Value::text("quorum"));
         assert!(!asked.learn("the broker says 406 PRECONDITION_FAILED - something else"));
     }
 }

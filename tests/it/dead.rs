@@ -42,6 +42,11 @@ impl Said {
         self.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
+    /// Its last line of each kind.
+    pub fn end(&self) -> String {
+        format!("{} {}", self.out.lines().last().unwrap_or_default(), self.err)
+    }
+
     /// The keys of the lines.
     pub fn keys(&self) -> Vec<String> {
         self.json().iter().map(|line| line["key"].as_str().unwrap_or("-").to_owned()).collect()

@@ -26,7 +26,7 @@ async fn look_30_times(world: &World) -> String {
         keys.sort();
         all.sort();
         assert_eq!(keys, all, "round {round}: {listed:?}");
-        said = format!("{listed:?}");
+        said = listed.end();
     }
     said
 }
@@ -45,7 +45,7 @@ async fn looking_30_times_loses_nothing_on_rabbitmq_4_own_broker() {
     worker.terminate().await.expect_exit(0);
     let said = look_30_times(&world).await;
     assert!(!said.contains("warning"), "{said}");
-    assert!(said.contains(r#"\"returns\":29"#), "each look is one return: {said}");
+    assert!(said.contains(r#""returns":29"#), "each look is one return: {said}");
 
     for (limit, warning) in [
         (None, Some("after 20 returns if this is RabbitMQ 4")),
