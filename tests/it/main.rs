@@ -5,6 +5,8 @@ mod harness;
 mod arrows;
 mod crash;
 mod drain;
+mod http;
+mod https;
 mod key;
 mod ledger_trouble;
 mod main_job;

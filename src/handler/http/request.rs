@@ -118,6 +118,8 @@ pub(super) fn build(
         value.set_sensitive(true);
         all.insert(AUTHORIZATION, value);
     }
+    // hyper writes none for an empty body, and some servers refuse a POST without.
+    all.insert(CONTENT_LENGTH, body.len().into());
     client.post(url.clone()).headers(all).body(body).build()
 }
 
