@@ -6,6 +6,8 @@ mod arrows;
 mod crash;
 mod drain;
 mod failure;
+mod http;
+mod https;
 mod key;
 mod ledger_trouble;
 mod main_job;
