@@ -109,7 +109,7 @@ pub struct Ended {
 impl Ended {
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self:#?}");
+        assert_eq!(self.code, Some(code), "{}\n{self:#?}", self.command);
         self
     }
 
