@@ -44,6 +44,8 @@ pub struct Worker {
     pub outlet: Arc<Outlet>,
     /// How long running handlers may go on after a stop is requested.
     pub drain_timeout: Duration,
+    /// Told what became of deliveries, as it changes.
+    pub counts: watch::Sender<Counts>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -151,6 +153,8 @@ impl Driver {
             for command in self.core.submit() {
                 self.carry_out(command)?;
             }
+            let counts = self.core.counts();
+            self.worker.counts.send_if_modified(|told| std::mem::replace(told, counts) != counts);
             if self.core.is_drained() {
                 return Ok(());
             }

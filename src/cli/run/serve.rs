@@ -65,6 +65,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             source: Arc::new(source),
             outlet: Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type)),
             drain_timeout: config.drain_timeout,
+            counts: watch::Sender::default(),
         };
         let queue = worker.policy.queue.clone();
         let stop = stop.subscribe();
