@@ -61,6 +61,10 @@ impl Handler for Exec {
         Box::pin(async move { spec.run(work).await })
     }
 
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        self.probe()
+    }
+
     fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async { find_program(&self.spec.program).map(drop) })
     }

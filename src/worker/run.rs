@@ -95,6 +95,9 @@ impl Worker {
     pub async fn run(self, mut stop: watch::Receiver<Stop>) -> Result<Counts, WorkerError> {
         let owner = self.ledger.enroll().await.map_err(WorkerError::Ledger)?;
         let mut driver = Driver::new(self, owner);
+        if let Err(why) = driver.worker.handler.probe().await {
+            driver.take(Event::Probed(Err(why)));
+        }
         let result = driver.turn(&mut stop).await;
         driver.close().await;
         result.map(|()| driver.core.counts())
