@@ -26,10 +26,10 @@ use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 
 pub use self::{
     broker::BrokerConfig,
-    handler::{ExecConfig, HandlerConfig},
+    handler::{ExecConfig, HandlerConfig, HttpConfig},
     ledger::{LedgerConfig, LedgerUrl},
     problem::{Problem, Problems},
-    secret::{BrokerUrl, Secret, without_credentials},
+    secret::{BrokerUrl, Secret, SecretPairs, without_credentials},
     worker::WorkerConfig,
 };
 use self::{

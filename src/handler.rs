@@ -1,6 +1,7 @@
 //! Handlers: what the user wants done with each message, once. The contract, and the kinds.
 
 pub mod exec;
+pub mod http;
 pub mod log;
 
 use std::{sync::Arc, time::Duration};

@@ -7,7 +7,10 @@ use std::{ffi::OsString, fmt};
 use clap::Args;
 
 use super::Failure;
-use crate::config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig};
+use crate::{
+    config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig},
+    handler,
+};
 
 /// The flags of `run`. Their values are judged together with the file's and the environment's, so
 /// that all mistakes are reported at once; here they are texts.
@@ -47,6 +50,18 @@ pub struct RunArgs {
     /// Handler: a program run once per message; takes the rest of the line [env: ACKONCE_EXEC]
     #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true, help_heading = "Worker")]
     exec: Vec<String>,
+    /// Handler: a URL that each message is posted to [env: ACKONCE_HTTP]
+    #[arg(long, value_name = "URL", help_heading = "Worker")]
+    http: Option<String>,
+    /// Header of every request, repeatable: 'Name: value' [env: ACKONCE_HTTP_HEADERS]
+    #[arg(long, value_name = "HEADER", help_heading = "Worker")]
+    http_header: Vec<String>,
+    /// File whose token is sent as Authorization: Bearer [env: ACKONCE_HTTP_BEARER_TOKEN_FILE]
+    #[arg(long, value_name = "FILE", help_heading = "Worker")]
+    http_bearer_token_file: Option<String>,
+    /// File whose secret signs requests as Standard Webhooks [env: ACKONCE_HTTP_SIGNATURE_SECRET_FILE]
+    #[arg(long, value_name = "FILE", help_heading = "Worker")]
+    http_signature_secret_file: Option<String>,
     /// Handler: log each message [env: ACKONCE_LOG=true]
     #[arg(long, help_heading = "Worker")]
     log: bool,
@@ -141,6 +156,10 @@ impl RunArgs {
             ("drain-timeout", self.drain_timeout.as_slice()),
             ("queue", self.queue.as_slice()),
             ("exec", &self.exec),
+            ("http", self.http.as_slice()),
+            ("http-header", &self.http_header),
+            ("http-bearer-token-file", self.http_bearer_token_file.as_slice()),
+            ("http-signature-secret-file", self.http_signature_secret_file.as_slice()),
             ("log", log),
             ("key", &self.key),
             ("scope", self.scope.as_slice()),
@@ -191,6 +210,7 @@ fn log_effective(config: &Config, worker: &WorkerConfig) {
     let policy = &worker.policy;
     let handler = match &worker.handler {
         HandlerConfig::Log => "log".to_owned(),
+        HandlerConfig::Http(http) => format!("http {}", handler::http::shown(http.url.expose())),
         HandlerConfig::Exec(exec) => format!("exec {} ({} arguments)", exec.program, exec.args.len()),
     };
     let LedgerUrl::Sqlite(ledger) = &config.ledger.url;

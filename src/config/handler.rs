@@ -1,6 +1,10 @@
 //! Which handler a worker runs. A new kind is one more variant and one more arm here.
 
+mod http;
+
 use std::time::Duration;
+
+pub use http::HttpConfig;
 
 use super::section::{Given, Section};
 
@@ -10,6 +14,7 @@ pub enum HandlerConfig {
     /// Logs each message and is done with it.
     Log,
     Exec(ExecConfig),
+    Http(HttpConfig),
 }
 
 /// A program run once per message.
@@ -27,6 +32,8 @@ pub struct ExecConfig {
 /// The keys that name a kind of handler; a worker has one of them.
 pub(super) const KINDS: [&str; 5] = ["exec", "http", "pipe", "sql", "log"];
 
+pub(super) use http::KEYS as HTTP_KEYS;
+
 /// Reads the one handler of a worker.
 pub(super) fn read(worker: &mut Section, timeout: Duration, kill_grace: Duration) -> Option<HandlerConfig> {
     let given: Vec<_> = KINDS.into_iter().filter(|kind| worker.has(kind)).collect();
@@ -36,9 +43,10 @@ pub(super) fn read(worker: &mut Section, timeout: Duration, kill_grace: Duration
     for kind in KINDS {
         worker.know(kind);
     }
+    http::know(worker);
     match handlers.len() {
         0 => {
-            worker.problem_here("no handler: give exec = [\"PROGRAM\", …] or log = true");
+            worker.problem_here("no handler: give exec = [\"PROGRAM\", …], http = \"URL\" or log = true");
             None
         }
         1 => handlers.into_iter().next().flatten(),
@@ -68,10 +76,12 @@ fn read_kind(
             let exec = command.and_then(|command| exec(worker, command, timeout, kill_grace));
             Some(exec.map(HandlerConfig::Exec))
         }
+        "http" => Some(http::read(worker, timeout).map(HandlerConfig::Http)),
         _ => {
             worker.remove(kind);
-            worker
-                .problem_here(&format!("{kind} handlers are not available in this version: use exec or log"));
+            worker.problem_here(&format!(
+                "{kind} handlers are not available in this version: use exec, http or log"
+            ));
             Some(None)
         }
     }

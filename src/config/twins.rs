@@ -38,7 +38,7 @@ const fn twin(flag: &'static str, env: &'static str, at: At, key: &'static str) 
     Twin { flag, env, at, key }
 }
 
-pub(super) const TWINS: [Twin; 28] = [
+pub(super) const TWINS: &[Twin] = &[
     twin("config", "ACKONCE_CONFIG", At::CommandLine, "config"),
     twin("url", "AMQP_URL", At::Broker, "url"),
     twin("password-file", "ACKONCE_PASSWORD_FILE", At::Broker, "password_file"),
@@ -48,6 +48,15 @@ pub(super) const TWINS: [Twin; 28] = [
     twin("drain-timeout", "ACKONCE_DRAIN_TIMEOUT", At::Top, "drain_timeout"),
     twin("queue", "ACKONCE_QUEUE", At::Worker, "queue"),
     twin("exec", "ACKONCE_EXEC", At::Worker, "exec"),
+    twin("http", "ACKONCE_HTTP", At::Worker, "http"),
+    twin("http-header", "ACKONCE_HTTP_HEADERS", At::Worker, "http_headers"),
+    twin("http-bearer-token-file", "ACKONCE_HTTP_BEARER_TOKEN_FILE", At::Worker, "http_bearer_token_file"),
+    twin(
+        "http-signature-secret-file",
+        "ACKONCE_HTTP_SIGNATURE_SECRET_FILE",
+        At::Worker,
+        "http_signature_secret_file",
+    ),
     twin("log", "ACKONCE_LOG", At::Worker, "log"),
     twin("key", "ACKONCE_KEY", At::Worker, "key"),
     twin("scope", "ACKONCE_SCOPE", At::Worker, "scope"),
@@ -99,7 +108,7 @@ pub(super) fn from_flags<'a>(flags: impl IntoIterator<Item = (&'a str, &'a [Stri
         .filter_map(|(flag, values)| {
             let twin = TWINS.iter().find(|twin| twin.flag == flag)?;
             let raw = match (twin.key, values) {
-                ("exec" | "key", _) | ("url", [_, _, ..]) => Raw::Texts(values.to_vec()),
+                ("exec" | "key" | "http_headers", _) | ("url", [_, _, ..]) => Raw::Texts(values.to_vec()),
                 _ => Raw::Text(values[0].clone()),
             };
             Some((twin, Setting { origin: Origin::Flag(twin.flag), raw }))

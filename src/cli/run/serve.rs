@@ -13,7 +13,12 @@ use crate::{
     broker::{Endpoint, Publisher, Source},
     cli::Failure,
     config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
-    handler::{Handler, exec::Exec, log::Log},
+    handler::{
+        Handler,
+        exec::Exec,
+        http::{Http, HttpOptions},
+        log::Log,
+    },
     ledger::{
         Ledger,
         prune::Pruner,
@@ -131,25 +136,37 @@ fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
     Ok(endpoints)
 }
 
-/// All handlers, each known to be able to start; every one that is not is reported.
+/// All handlers, each known to be set up so that it can start; every one that is not is reported.
 async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Arc<dyn Handler>>, Failure> {
     let mut handlers: Vec<Arc<dyn Handler>> = Vec::new();
     let mut problems = Vec::new();
     for worker in workers {
-        let handler: Arc<dyn Handler> = match &worker.handler {
-            HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
-            HandlerConfig::Exec(exec) => {
-                let command: Vec<String> =
-                    std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
-                Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace))
+        match handler(&worker.handler) {
+            Ok(handler) => {
+                problems.extend(handler.check().await.err());
+                handlers.push(handler);
             }
-        };
-        if let Err(why) = handler.probe().await {
-            problems.push(why);
+            Err(why) => problems.push(why),
         }
-        handlers.push(handler);
     }
     if problems.is_empty() { Ok(handlers) } else { Err(Failure::usage(problems.join("; "))) }
+}
+
+fn handler(config: &HandlerConfig) -> Result<Arc<dyn Handler>, String> {
+    Ok(match config {
+        HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
+        HandlerConfig::Exec(exec) => {
+            let command: Vec<String> = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
+            Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace))
+        }
+        HandlerConfig::Http(http) => Arc::new(Http::new(&HttpOptions {
+            url: http.url.expose(),
+            headers: http.headers.expose(),
+            bearer_token_file: http.bearer_token_file.as_deref(),
+            signature_secret_file: http.signature_secret_file.as_deref(),
+            timeout: http.timeout,
+        })?),
+    })
 }
 
 /// The first SIGTERM (a supervisor's) or SIGINT (a terminal's) asks for a drain, the second for the
