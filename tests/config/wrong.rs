@@ -202,3 +202,16 @@ fn a_file_that_cannot_be_read_is_named() {
     let failure = Setup::new().bytes(b"a = 1\nb = \"\xff\"").fails();
     assert!(failure.contains("is not UTF-8 (line 2): save it as UTF-8"), "{failure}");
 }
+
+/// Found before anything is connected to: waiting does not cure it.
+#[test]
+fn a_handler_that_can_never_start_is_said_at_once() {
+    for (args, expected) in [
+        (["--exec", "/no/such"], "the handler '/no/such' does not exist: check the path"),
+        (["--exec", "/dev/null"], "the handler '/dev/null' is not executable"),
+        (["--exec", "no-such-program"], "the handler 'no-such-program' is not in PATH"),
+    ] {
+        let failure = Setup::new().args(["--queue", "q"]).args(args).fails();
+        assert!(failure.contains(expected), "{failure}");
+    }
+}

@@ -7,7 +7,6 @@ mod crash;
 mod drain;
 mod failure;
 mod http;
-mod https;
 mod key;
 mod ledger_trouble;
 mod main_job;
