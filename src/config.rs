@@ -26,7 +26,7 @@ use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 
 pub use self::{
     broker::BrokerConfig,
-    handler::{ExecConfig, HandlerConfig},
+    handler::{ExecConfig, HandlerConfig, PipeConfig},
     ledger::{LedgerConfig, LedgerUrl},
     problem::{Problem, Problems},
     secret::{BrokerUrl, Secret, without_credentials},

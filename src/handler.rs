@@ -2,6 +2,9 @@
 
 pub mod exec;
 pub mod log;
+pub mod pipe;
+mod process_group;
+mod program;
 
 use std::{sync::Arc, time::Duration};
 

@@ -38,7 +38,7 @@ const fn twin(flag: &'static str, env: &'static str, at: At, key: &'static str) 
     Twin { flag, env, at, key }
 }
 
-pub(super) const TWINS: [Twin; 28] = [
+pub(super) const TWINS: [Twin; 34] = [
     twin("config", "ACKONCE_CONFIG", At::CommandLine, "config"),
     twin("url", "AMQP_URL", At::Broker, "url"),
     twin("password-file", "ACKONCE_PASSWORD_FILE", At::Broker, "password_file"),
@@ -48,6 +48,12 @@ pub(super) const TWINS: [Twin; 28] = [
     twin("drain-timeout", "ACKONCE_DRAIN_TIMEOUT", At::Top, "drain_timeout"),
     twin("queue", "ACKONCE_QUEUE", At::Worker, "queue"),
     twin("exec", "ACKONCE_EXEC", At::Worker, "exec"),
+    twin("shell", "ACKONCE_SHELL", At::Worker, "shell"),
+    twin("exit-codes", "ACKONCE_EXIT_CODES", At::Worker, "exit_codes"),
+    twin("pipe", "ACKONCE_PIPE", At::Worker, "pipe"),
+    twin("pipe-children", "ACKONCE_PIPE_CHILDREN", At::Worker, "pipe_children"),
+    twin("pipe-in-flight", "ACKONCE_PIPE_IN_FLIGHT", At::Worker, "pipe_in_flight"),
+    twin("pipe-framing", "ACKONCE_PIPE_FRAMING", At::Worker, "pipe_framing"),
     twin("log", "ACKONCE_LOG", At::Worker, "log"),
     twin("key", "ACKONCE_KEY", At::Worker, "key"),
     twin("scope", "ACKONCE_SCOPE", At::Worker, "scope"),
@@ -99,7 +105,7 @@ pub(super) fn from_flags<'a>(flags: impl IntoIterator<Item = (&'a str, &'a [Stri
         .filter_map(|(flag, values)| {
             let twin = TWINS.iter().find(|twin| twin.flag == flag)?;
             let raw = match (twin.key, values) {
-                ("exec" | "key", _) | ("url", [_, _, ..]) => Raw::Texts(values.to_vec()),
+                ("exec" | "pipe" | "key", _) | ("url", [_, _, ..]) => Raw::Texts(values.to_vec()),
                 _ => Raw::Text(values[0].clone()),
             };
             Some((twin, Setting { origin: Origin::Flag(twin.flag), raw }))

@@ -5,6 +5,7 @@ mod harness;
 mod arrows;
 mod crash;
 mod drain;
+mod exec;
 mod key;
 mod ledger_trouble;
 mod main_job;

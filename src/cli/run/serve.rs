@@ -141,8 +141,9 @@ async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Arc<dyn Handler>>, Fai
             HandlerConfig::Exec(exec) => {
                 let command: Vec<String> =
                     std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
-                Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace))
+                Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace, exec.exit_codes))
             }
+            HandlerConfig::Pipe(_) => return Err(Failure::usage("not yet")),
         };
         if let Err(why) = handler.probe().await {
             problems.push(why);

@@ -19,16 +19,14 @@ pub(super) struct Tail {
 
 impl Tail {
     /// Reads `stream` to its end in a task of its own; the task ends when this is dropped.
-    pub(super) fn follow(stream: Option<impl AsyncRead + Unpin + Send + 'static>) -> Self {
+    pub(super) fn follow(mut stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let (close, closed) = watch::channel(false);
         let kept = bytes.clone();
         let reader = tokio::spawn(async move {
-            if let Some(mut stream) = stream {
-                let mut buffer = vec![0; 8 * 1024];
-                while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-                    keep(&mut kept.lock().unwrap_or_else(PoisonError::into_inner), &buffer[..length]);
-                }
+            let mut buffer = vec![0; 8 * 1024];
+            while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+                keep(&mut kept.lock().unwrap_or_else(PoisonError::into_inner), &buffer[..length]);
             }
             // Nobody listens any more if the run was dropped.
             let _ = close.send(true);
