@@ -2,7 +2,6 @@
 
 mod environment;
 mod exit_codes;
-mod output;
 
 use std::{io, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -16,13 +15,13 @@ use tokio::{
 
 use super::{
     Handler, Verdict, Work,
+    output::{Tail, with_words},
     process_group::{Pipes, ProcessGroup, STOP_GRACE_MAX},
     program,
 };
 use crate::message::Message;
 use environment::Headers;
 pub use exit_codes::ExitCodes;
-use output::Tail;
 
 /// Runs one command per message.
 #[derive(Clone, Debug)]
@@ -187,8 +186,4 @@ impl Drop for Streams {
 /// A child need not read its input: how it exits counts, not the broken pipe.
 async fn write_body(mut stdin: ChildStdin, message: Arc<Message>) {
     let _ = stdin.write_all(&message.body).await;
-}
-
-fn with_words(what: &str, words: &str) -> String {
-    if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
 }

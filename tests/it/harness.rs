@@ -22,7 +22,7 @@ use lapin::{
 use tempfile::TempDir;
 
 pub use node::Node;
-pub use process::{Process, ackonce};
+pub use process::{Process, ackonce, children, is_alive};
 
 /// How long anything may take that is expected to happen.
 pub const LIMIT: Duration = Duration::from_secs(30);

@@ -10,4 +10,5 @@ mod key;
 mod ledger_trouble;
 mod main_job;
 mod own_broker;
+mod pipe;
 mod session;

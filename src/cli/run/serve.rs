@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -13,7 +14,12 @@ use crate::{
     broker::{Endpoint, Publisher, Source},
     cli::Failure,
     config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
-    handler::{Handler, exec::Exec, log::Log},
+    handler::{
+        Handler,
+        exec::Exec,
+        log::Log,
+        pipe::{Pipe, PipeOptions},
+    },
     ledger::{
         Ledger,
         prune::Pruner,
@@ -39,7 +45,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let ledger: Arc<dyn Ledger> = Arc::new(open(path.clone()).await?);
 
     let mut workers = JoinSet::new();
-    for (worker, handler) in config.workers.iter().zip(handlers) {
+    for (worker, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
         let policy = Arc::new(worker.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
         let source = Source {
@@ -66,7 +72,20 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
-    wait_for_all(workers, &stop).await
+    let result = wait_for_all(workers, &stop).await;
+    close(&handlers, &stop).await;
+    result
+}
+
+/// Ends what the handlers keep running: gently, unless the end is to come at once.
+async fn close(handlers: &[Arc<dyn Handler>], stop: &watch::Sender<Stop>) {
+    let mut asked = stop.subscribe();
+    tokio::select! {
+        biased;
+        _ = asked.wait_for(|stop| *stop == Stop::Now) => {}
+        _ = join_all(handlers.iter().map(|handler| handler.close(false))) => {}
+    }
+    join_all(handlers.iter().map(|handler| handler.close(true))).await;
 }
 
 /// Waits for every worker. One that ends by itself takes the others with it: a service that does
@@ -143,7 +162,15 @@ async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Arc<dyn Handler>>, Fai
                     std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
                 Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace, exec.exit_codes))
             }
-            HandlerConfig::Pipe(_) => return Err(Failure::usage("not yet")),
+            HandlerConfig::Pipe(pipe) => Arc::new(Pipe::new(PipeOptions {
+                program: pipe.program.clone(),
+                args: pipe.args.clone(),
+                timeout: pipe.timeout,
+                kill_grace: pipe.kill_grace,
+                children: pipe.children.into(),
+                in_flight: pipe.in_flight.into(),
+                framing: pipe.framing,
+            })),
         };
         if let Err(why) = handler.probe().await {
             problems.push(why);

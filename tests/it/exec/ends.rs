@@ -2,25 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{LIMIT, World, until};
-
-/// Whether a process still does anything; a zombie does not.
-fn is_alive(pid: &str) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    !status.is_empty() && !status.contains("State:\tZ")
-}
-
-/// The children of a process, with their states.
-fn children(parent: u32) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
-        if status.lines().any(|line| line == format!("PPid:\t{parent}")) {
-            found.extend(status.lines().take(3).map(str::to_owned));
-        }
-    }
-    found
-}
+use crate::harness::{LIMIT, World, children, is_alive, until};
 
 /// K68: at the timeout the command's own children end too, before the message is tried again.
 #[tokio::test(flavor = "multi_thread")]
