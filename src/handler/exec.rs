@@ -2,6 +2,7 @@
 
 mod environment;
 mod exit_codes;
+mod trouble;
 
 use std::{io, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -22,6 +23,7 @@ use super::{
 use crate::message::Message;
 use environment::Headers;
 pub use exit_codes::ExitCodes;
+use trouble::Trouble;
 
 /// Runs one command per message.
 #[derive(Clone, Debug)]
@@ -38,6 +40,7 @@ struct Spec {
     /// From SIGTERM to SIGKILL.
     kill_grace: Duration,
     exit_codes: ExitCodes,
+    trouble: Trouble,
 }
 
 /// How long a child's output is read on after the child has exited: something it left running may
@@ -50,18 +53,30 @@ impl Exec {
     pub fn new(command: &[String], timeout: Duration, kill_grace: Duration, exit_codes: ExitCodes) -> Self {
         let program = command.first().cloned().unwrap_or_default();
         let arguments = command.iter().skip(1).cloned().collect();
-        Self { spec: Arc::new(Spec { program, arguments, timeout, kill_grace, exit_codes }) }
+        let trouble = Trouble::default();
+        Self { spec: Arc::new(Spec { program, arguments, timeout, kill_grace, exit_codes, trouble }) }
     }
 }
 
 impl Handler for Exec {
     fn handle(&self, work: Work) -> BoxFuture<'static, Verdict> {
         let spec = self.spec.clone();
-        Box::pin(async move { spec.run(work).await })
+        Box::pin(async move {
+            let verdict = spec.run(work).await;
+            match &verdict {
+                Verdict::CannotStart { error } => spec.trouble.note(error),
+                Verdict::Done | Verdict::Retry { .. } | Verdict::GiveUp { .. } => spec.trouble.clear(),
+                Verdict::Stopped => {}
+            }
+            verdict
+        })
     }
 
     fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async { program::find(&self.spec.program).map(drop) })
+        Box::pin(async {
+            program::find(&self.spec.program)?;
+            self.spec.trouble.check()
+        })
     }
 
     fn guarantee(&self) -> &'static str {

@@ -1,7 +1,7 @@
 //! A child process with a process group of its own: signalled, ended and reaped as a whole.
 
 use std::{
-    io,
+    fs, io,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -19,11 +19,11 @@ use tokio::{
 /// stop has ended before the worker gives up on it.
 pub(super) const STOP_GRACE_MAX: Duration = Duration::from_secs(5);
 
-/// How long to wait for what was killed to be gone. What nobody reaps (an orphan in a container
-/// whose first process reaps none) stays for ever, and does nothing more.
-const KILLED_LIMIT: Duration = Duration::from_millis(200);
-/// How often a group without its leader is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// How long to wait for what was killed to be gone: the kernel does it soon.
+const KILLED_LIMIT: Duration = Duration::from_millis(500);
+/// How often a group without its leader is looked at: often at first, then less.
+const LOOK_MIN: Duration = Duration::from_millis(2);
+const LOOK_MAX: Duration = Duration::from_millis(50);
 
 /// A running child and whatever it starts in its group.
 ///
@@ -122,10 +122,29 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Returns when no process of the group is left.
+/// Returns when no process of the group does anything any more.
 async fn gone(group: Option<Pid>) {
     let Some(id) = group else { return };
-    while test_kill_process_group(id) != Err(Errno::SRCH) {
-        sleep(LOOK_INTERVAL).await;
+    let mut pause = LOOK_MIN;
+    while test_kill_process_group(id) != Err(Errno::SRCH) && has_living(id) {
+        sleep(pause).await;
+        pause = (pause * 2).min(LOOK_MAX);
     }
+}
+
+/// Whether a process of the group is more than a zombie: an orphan waits for the first process of the
+/// machine or container to reap it, which may take its time, or never do it. Where there is no
+/// `/proc` to look into, it is taken to live.
+fn has_living(group: Pid) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return true };
+    let group = group.as_raw_nonzero().to_string();
+    processes.flatten().any(|process| {
+        // `pid (name) state parent group …`, where the name may hold anything.
+        let stat = fs::read(process.path().join("stat")).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat);
+        let Some((_, fields)) = stat.rsplit_once(')') else { return false };
+        let mut fields = fields.split_ascii_whitespace();
+        let (state, found) = (fields.next(), fields.nth(1));
+        found == Some(&group) && !matches!(state, Some("Z" | "X"))
+    })
 }

@@ -190,6 +190,22 @@ async fn a_command_that_goes_away_pauses_the_worker_until_it_is_back() {
     assert_eq!(effects, ["fifth", "first", "fourth", "second", "third"]);
 }
 
+/// K75: what a shell cannot find is missing as well, though the shell itself is there; it is not tried in a loop.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_command_itself_cannot_find_pauses_the_worker_too() {
+    let world = World::new("within").await;
+    world.publish("a", b"x").await;
+    let worker = world.worker(&["--shell", "echo >> runs; ./later"]);
+    worker.until_said("paused, no attempt is used: '/bin/sh' cannot run: exit status 127: ").await;
+    until("it is tried again", LIMIT, async || world.lines("runs").len() >= 3).await;
+    let (runs, healed) = (world.lines("runs").len(), worker.said().matches("can start again").count());
+    assert!(runs <= healed + 1, "{runs} runs, {healed} times let through");
+    fs::copy("/bin/true", world.path("later")).expect("a program");
+    world.until_state("done", 1).await;
+    world.stop_and_find_nothing_left(worker).await;
+    assert_eq!(world.rows(), [done("a", 1)]);
+}
+
 /// K76: a terminal's ^C goes to the whole foreground group, and handlers are not in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn control_c_at_a_terminal_lets_the_running_command_finish() {
