@@ -78,7 +78,7 @@ fn headers<S: Serializer>(work: &&Work, serializer: S) -> Result<S::Ok, S::Error
 }
 
 /// Compact, and without the characters that some readers take for a line's end though JSON does not
-/// ask for their escape (Node's readline splits at U+2028).
+/// ask for their escape (Python's `splitlines` splits at each, JavaScript's old grammar at two).
 struct OneLine;
 
 const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
