@@ -5,12 +5,19 @@
 //! - [`error`]: what went wrong, in one sentence with a hint, and whether trying again can help.
 //! - [`convert`]: lapin's messages and tables to ours and back.
 //! - [`topology`]: the queues a worker needs, and looking them up.
+//! - [`raw`]: the least that a consumer can do, to measure against.
+//! - [`route`]: where a queue's rejected messages go.
+//! - [`session`]: consuming a queue, from the first delivery to the last ack.
 //! - [`publisher`]: confirmed publishing, on a connection of its own.
+//! - [`outlet`]: where copies of messages go: dead letters and delay queues.
 
 pub mod connect;
 pub mod convert;
 pub mod error;
+pub mod outlet;
 pub mod publisher;
+pub mod raw;
+pub mod route;
 pub mod session;
 mod settle;
 pub mod topology;
@@ -18,6 +25,8 @@ pub mod uri;
 
 pub use connect::Connection;
 pub use error::{BrokerError, Kind};
+pub use outlet::{Destination, Outlet};
 pub use publisher::{Outgoing, PublishError, Publisher};
-pub use session::{Declare, Session, Source};
+pub use route::Route;
+pub use session::{Declare, Rejects, Session, Source};
 pub use uri::Endpoint;

@@ -1,6 +1,7 @@
 //! Handlers: what the user wants done with each message, once. The contract, and the kinds.
 
 pub mod exec;
+pub mod http;
 pub mod log;
 mod output;
 pub mod pipe;
@@ -38,7 +39,17 @@ pub trait Handler: Send + Sync {
         true
     }
 
-    /// Whether it could start now; asked before consuming begins and while the worker is paused.
+    /// Whether it is set up so that it can ever start; asked once, before consuming begins.
+    ///
+    /// # Errors
+    ///
+    /// One sentence on what waiting does not cure, and what to do.
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Whether it could start now, within a few seconds; asked before the first run and while the
+    /// worker is paused.
     ///
     /// # Errors
     ///

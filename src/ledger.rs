@@ -170,8 +170,37 @@ pub struct ClaimRequest {
     pub key: Key,
     /// Of the body; `None` where another body under the same key does not matter.
     pub fingerprint: Option<Fingerprint>,
+    pub origin: Origin,
     /// Deliveries behind this request, at least 1: so many duplicates are counted if it is one.
     pub copies: u32,
+}
+
+/// What is known of where a delivery comes from: which of two deliveries of one message it is.
+///
+/// Ordered by how little may be concluded against it; of several copies the greatest counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The broker hands it over again: it may be the original of a copy that we had published.
+    Redelivered,
+    /// It is the copy that was published after this attempt had failed.
+    Sequel(u32),
+    /// It may be anything.
+    #[default]
+    Fresh,
+}
+
+impl Origin {
+    /// Whether a delivery of that origin is superseded, by a row of the same body: see
+    /// [`Claim::Superseded`] for the rules. `own`: the row's owner is the one that claims.
+    pub(crate) fn is_superseded(self, state: State, attempts: u32, parked: u32, own: bool) -> bool {
+        match (self, state) {
+            (Origin::Sequel(attempt), State::Failed) => attempt < parked,
+            (Origin::Sequel(_), State::Dead) => true,
+            (Origin::Redelivered, State::Failed) => parked > 0 && parked == attempts,
+            (Origin::Redelivered, State::Dead) => own,
+            (Origin::Fresh, _) | (_, State::Done | State::Processing) => false,
+        }
+    }
 }
 
 /// The answer to a [`ClaimRequest`].
@@ -183,6 +212,14 @@ pub enum Claim {
     Duplicate,
     /// It is `done` under another fingerprint. Nothing was changed.
     Mismatch,
+    /// A confirmed copy of this very message goes on in its place, or lies in the dead-letter queue:
+    /// this delivery only came back because its ack was lost. Nothing was changed.
+    ///
+    /// The rules, all for the same fingerprint (or none). Row `failed`, with a copy waiting since
+    /// attempt *p* ([`Ending::Failed`], `parked`): a sequel of an earlier attempt than *p*; or a
+    /// redelivered one if no attempt was made since, that is if *p* is the row's attempt. Row `dead`: any
+    /// sequel; or a redelivered one if the row was finished by the claiming owner itself.
+    Superseded,
     /// Another owner, which is alive, holds it. Nothing was changed; ask again later.
     InFlight { owner: Arc<str> },
     /// The ledger refused this one row for a reason of its own (a constraint or trigger that is
@@ -219,8 +256,9 @@ pub struct Finish {
 pub enum Ending {
     /// Row `done`.
     Done,
-    /// Row `failed`, with the error's text (the ledger bounds it, see [`bounded_error`]).
-    Failed { error: String },
+    /// Row `failed`, with the error's text (the ledger bounds it, see [`bounded_error`]). `parked`: a
+    /// confirmed copy waits in a delay queue, a [`Origin::Sequel`] of this attempt.
+    Failed { error: String, parked: bool },
     /// Row `dead`, with reason and error as its text.
     Dead { error: String },
     /// Row `failed` with this attempt taken back: it did not run to its end through no fault of its own.

@@ -115,7 +115,12 @@ impl BrokerError {
             530 => Kind::Refused,
             _ => Kind::Lost,
         };
-        Self::new(kind, format!("the broker says {} {text}", error.get_id()))
+        let hint = if text.contains("delivery acknowledgement") && text.contains("timed out") {
+            "; a handler ran for longer than the broker's consumer_timeout: raise that, or lower the worker's timeout"
+        } else {
+            ""
+        };
+        Self::new(kind, format!("the broker says {} {text}{hint}", error.get_id()))
     }
 
     fn from_io(error: &io::Error) -> Self {

@@ -133,7 +133,7 @@ impl Publisher {
     }
 
     async fn hand_over(&self, prepared: Prepared, deadline: Instant) -> Result<Confirm, PublishError> {
-        let permits = self.permits(prepared.body_bytes()).await;
+        let room = Arc::new(self.room(prepared.body_bytes()).await);
         let prepared = Arc::new(prepared);
         loop {
             let live = self.live().await.map_err(PublishError::NotConnected)?;
@@ -146,23 +146,18 @@ impl Publisher {
             }
             let (reply, answer) = oneshot::channel();
             // Fails if the connection has just ended: then another is made.
-            if live.jobs.send(Job { prepared: prepared.clone(), reply }).is_ok() {
-                return Ok(Confirm {
-                    answer,
-                    state,
-                    late: Box::pin(sleep_until(deadline)),
-                    _permits: permits,
-                });
+            if live.jobs.send(Job { prepared: prepared.clone(), reply, room: room.clone() }).is_ok() {
+                return Ok(Confirm { answer, state, late: Box::pin(sleep_until(deadline)), room });
             }
         }
     }
 
-    async fn permits(&self, bytes: usize) -> [OwnedSemaphorePermit; 2] {
+    async fn room(&self, bytes: usize) -> Room {
         let units = bytes.min(IN_FLIGHT_BYTES_MAX) / BYTES_UNIT;
         let message = self.messages.clone().acquire_owned().await;
         let bytes = self.bytes.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await;
         // Nothing ever closes these semaphores, which is all that can fail here.
-        [message.expect("open"), bytes.expect("open")]
+        Room(std::sync::Mutex::new(message.ok().zip(bytes.ok())))
     }
 
     async fn live(&self) -> Result<Live, BrokerError> {
@@ -226,7 +221,24 @@ pub struct Confirm {
     answer: oneshot::Receiver<Result<(), PublishError>>,
     state: watch::Receiver<State>,
     late: Pin<Box<Sleep>>,
-    _permits: [OwnedSemaphorePermit; 2],
+    room: Arc<Room>,
+}
+
+/// A message's place in the window. Given back when the broker has answered, even if nobody looks at
+/// the answer, or when nobody waits for it any more: whichever is first.
+#[derive(Debug)]
+struct Room(std::sync::Mutex<Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>>);
+
+impl Room {
+    fn give_back(&self) {
+        drop(self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+    }
+}
+
+impl Drop for Confirm {
+    fn drop(&mut self) {
+        self.room.give_back();
+    }
 }
 
 impl Future for Confirm {

@@ -14,7 +14,7 @@ use tokio::{select, sync::mpsc, task::JoinHandle, time::timeout};
 use crate::message::{Delivery, Receipt, SessionId, Settlement};
 
 use super::{
-    BrokerError, Connection, Endpoint, Kind, connect, convert,
+    BrokerError, Connection, Endpoint, Kind, Route, connect, convert, route,
     settle::{self, Batch},
     topology::{self, QueueType},
 };
@@ -37,6 +37,15 @@ pub struct Source {
     pub queue_type: QueueType,
     /// Unacked deliveries at the same time; at least 1, because 0 would mean no limit.
     pub prefetch: u16,
+    /// Set if rejected messages are left to the queue's own dead-letter exchange: then there must be one.
+    pub rejects: Option<Rejects>,
+}
+
+/// What is known of the way of rejected messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rejects {
+    /// The dead-letter exchange that a policy sets, where AMQP cannot see it.
+    pub exchange: Option<String>,
 }
 
 /// What to do about the queue before consuming.
@@ -65,6 +74,7 @@ impl Source {
     pub async fn open(&self, id: SessionId) -> Result<Session, BrokerError> {
         let connection = connect::connect(&self.endpoints, &format!("consumer of {}", self.queue)).await?;
         let messages = self.find_queue(&connection).await?;
+        self.check_rejects(&connection).await?;
         let channel = connection.channel().await?;
         // Per consumer: the channel-wide form is an error on quorum queues and from 4.3 on.
         answer(channel.basic_qos(self.prefetch, BasicQosOptions { global: false })).await?;
@@ -112,6 +122,39 @@ impl Source {
                 )),
             },
             Declare::None => Ok(None),
+        }
+    }
+}
+
+impl Source {
+    /// A rejected message without a route is dropped by the broker, silently.
+    async fn check_rejects(&self, connection: &Connection) -> Result<(), BrokerError> {
+        let Some(rejects) = &self.rejects else { return Ok(()) };
+        let dropped = |why: &str| {
+            let queue = &self.queue;
+            BrokerError::new(
+                Kind::PreconditionFailed,
+                format!(
+                    "rejected messages of '{queue}' would be dropped: {why}; or use dead_letter = \"publish\""
+                ),
+            )
+        };
+        if let Some(exchange) = &rejects.exchange {
+            return if route::exchange_exists(connection, exchange).await? {
+                Ok(())
+            } else {
+                Err(dropped(&format!("there is no exchange '{exchange}': make it")))
+            };
+        }
+        match route::dead_letter_route(connection, &self.queue).await? {
+            Route::To { .. } => Ok(()),
+            Route::Broken { why } => Err(dropped(&why)),
+            Route::NotSeen => Err(dropped(
+                "it has no dead-letter exchange; if a policy sets one, name it with dead_letter_exchange",
+            )),
+            Route::Unknown { why } => Err(dropped(&format!(
+                "its dead-letter exchange cannot be seen ({why}); name it with dead_letter_exchange"
+            ))),
         }
     }
 }

@@ -209,7 +209,7 @@ pub async fn delete(connection: &Connection, queue: &str) -> Result<u32, BrokerE
 }
 
 /// One declaration on a channel of its own: a refusal closes the channel it is asked on.
-async fn declare(
+pub(super) async fn declare(
     connection: &Connection,
     spec: &QueueSpec,
     options: QueueDeclareOptions,
@@ -227,7 +227,7 @@ async fn declare(
     })
 }
 
-async fn bounded<T>(operation: impl Future<Output = lapin::Result<T>>) -> Result<T, BrokerError> {
+pub(super) async fn bounded<T>(operation: impl Future<Output = lapin::Result<T>>) -> Result<T, BrokerError> {
     match timeout(DECLARE_TIMEOUT, operation).await {
         Ok(result) => result.map_err(|error| BrokerError::from_lapin(&error)),
         Err(_) => Err(BrokerError::new(
@@ -238,7 +238,7 @@ async fn bounded<T>(operation: impl Future<Output = lapin::Result<T>>) -> Result
 }
 
 /// Closes a throw-away channel. It has done its work: how the close ends changes nothing.
-async fn goodbye(channel: &lapin::Channel) {
+pub(super) async fn goodbye(channel: &lapin::Channel) {
     if channel.status().connected() {
         let _ = timeout(DECLARE_TIMEOUT, channel.close(200, "OK".into())).await;
     }

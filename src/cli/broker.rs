@@ -1,6 +1,6 @@
 //! The options that say which broker, shared by the commands that talk to one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{broker::Endpoint, cli::Failure};
 
@@ -41,12 +41,7 @@ impl BrokerArgs {
     ///
     /// A usage failure for the first URL, or the file, that cannot be used.
     pub fn endpoints(&self) -> Result<Vec<Endpoint>, Failure> {
-        let password = match &self.password_file {
-            Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
-                Failure::usage(format!("cannot read the password file {}: {error}", path.display()))
-            })?),
-            None => None,
-        };
+        let password = self.password_file.as_deref().map(read_password).transpose()?;
         let mut urls: Vec<&str> =
             self.url.iter().map(|url| url.0.as_str()).filter(|url| !url.trim().is_empty()).collect();
         if urls.is_empty() {
@@ -56,12 +51,26 @@ impl BrokerArgs {
             .map(|url| {
                 let endpoint = Endpoint::parse(url).map_err(|error| Failure::usage(error.to_string()))?;
                 Ok(match &password {
-                    Some(password) => endpoint.with_password(password.trim_end_matches(['\r', '\n'])),
+                    Some(password) => endpoint.with_password(password),
                     None => endpoint,
                 })
             })
             .collect()
     }
+}
+
+/// The file's text without one newline at its end.
+fn read_password(path: &Path) -> Result<String, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot use the password file {}: {why}", path.display()))
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let password =
+        text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
+    if password.is_empty() {
+        return Err(wrong(&"it is empty"));
+    }
+    Ok(password.to_owned())
 }
 
 #[cfg(test)]

@@ -77,6 +77,10 @@ pub struct PublishArgs {
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
     count: Option<u64>,
 
+    /// Leave out so many messages at the start, keeping the numbers of the others: to go on after a stop
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip: u64,
+
     /// Publish each message so many times under the same id
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = RangedU64ValueParser::<u32>::new().range(1..))]
     repeat: u32,

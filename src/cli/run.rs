@@ -7,7 +7,10 @@ use std::{ffi::OsString, fmt};
 use clap::Args;
 
 use super::Failure;
-use crate::config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig};
+use crate::{
+    config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig},
+    handler,
+};
 
 /// The flags of `run`. Their values are judged together with the file's and the environment's, so
 /// that all mistakes are reported at once; here they are texts.
@@ -68,6 +71,18 @@ pub struct RunArgs {
     /// [env: ACKONCE_PIPE_FRAMING] [default: lines]
     #[arg(long, value_name = "HOW", help_heading = "Worker")]
     pipe_framing: Option<String>,
+    /// Handler: a URL that each message is posted to [env: ACKONCE_HTTP]
+    #[arg(long, value_name = "URL", help_heading = "Worker")]
+    http: Option<String>,
+    /// Header of every request, repeatable: 'Name: value' [env: ACKONCE_HTTP_HEADERS]
+    #[arg(long, value_name = "HEADER", help_heading = "Worker")]
+    http_header: Vec<String>,
+    /// File whose token is sent as Authorization: Bearer [env: ACKONCE_HTTP_BEARER_TOKEN_FILE]
+    #[arg(long, value_name = "FILE", help_heading = "Worker")]
+    http_bearer_token_file: Option<String>,
+    /// File whose secret signs requests as Standard Webhooks [env: ACKONCE_HTTP_SIGNATURE_SECRET_FILE]
+    #[arg(long, value_name = "FILE", help_heading = "Worker")]
+    http_signature_secret_file: Option<String>,
     /// Handler: log each message [env: ACKONCE_LOG=true]
     #[arg(long, help_heading = "Worker")]
     log: bool,
@@ -121,6 +136,10 @@ pub struct RunArgs {
     /// exchange) [env: ACKONCE_DEAD_LETTER] [default: publish]
     #[arg(long, value_name = "HOW", help_heading = "Worker")]
     dead_letter: Option<String>,
+    /// With --dead-letter reject: the dead-letter exchange that a policy sets
+    /// [env: ACKONCE_DEAD_LETTER_EXCHANGE]
+    #[arg(long, value_name = "NAME", help_heading = "Worker")]
+    dead_letter_exchange: Option<String>,
     /// What is done about a missing queue: create it, only look (passive), or none
     /// [env: ACKONCE_DECLARE] [default: create]
     #[arg(long, value_name = "HOW", help_heading = "Worker")]
@@ -168,6 +187,10 @@ impl RunArgs {
             ("pipe-children", self.pipe_children.as_slice()),
             ("pipe-in-flight", self.pipe_in_flight.as_slice()),
             ("pipe-framing", self.pipe_framing.as_slice()),
+            ("http", self.http.as_slice()),
+            ("http-header", &self.http_header),
+            ("http-bearer-token-file", self.http_bearer_token_file.as_slice()),
+            ("http-signature-secret-file", self.http_signature_secret_file.as_slice()),
             ("log", log),
             ("key", &self.key),
             ("scope", self.scope.as_slice()),
@@ -184,6 +207,7 @@ impl RunArgs {
             ("max-interval", self.max_interval.as_slice()),
             ("jitter", self.jitter.as_slice()),
             ("dead-letter", self.dead_letter.as_slice()),
+            ("dead-letter-exchange", self.dead_letter_exchange.as_slice()),
             ("declare", self.declare.as_slice()),
             ("queue-type", self.queue_type.as_slice()),
         ];
@@ -218,6 +242,7 @@ fn log_effective(config: &Config, worker: &WorkerConfig) {
     let policy = &worker.policy;
     let handler = match &worker.handler {
         HandlerConfig::Log => "log".to_owned(),
+        HandlerConfig::Http(http) => format!("http {}", handler::http::shown(http.url.expose())),
         HandlerConfig::Exec(exec) => format!("exec {} ({} arguments)", exec.program, exec.args.len()),
         HandlerConfig::Pipe(pipe) => {
             format!("pipe {} ({} arguments), {} children", pipe.program, pipe.args.len(), pipe.children)

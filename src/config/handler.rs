@@ -1,8 +1,11 @@
 //! Which handler a worker runs. A new kind is one more variant and one more arm here.
 
+mod http;
 mod pipe;
 
 use std::time::Duration;
+
+pub use http::HttpConfig;
 
 use super::section::{Given, Section};
 use crate::handler::exec::ExitCodes;
@@ -15,6 +18,7 @@ pub enum HandlerConfig {
     Log,
     Exec(ExecConfig),
     Pipe(PipeConfig),
+    Http(HttpConfig),
 }
 
 /// A program run once per message.
@@ -36,6 +40,8 @@ pub(super) const KINDS: [&str; 6] = ["exec", "shell", "http", "pipe", "sql", "lo
 /// Keys that say more about one kind; where there is another, they mean nothing.
 const OF_KINDS: [&str; 4] = ["exit_codes", "pipe_children", "pipe_in_flight", "pipe_framing"];
 
+pub(super) use http::KEYS as HTTP_KEYS;
+
 /// Reads the one handler of a worker.
 pub(super) fn read(
     worker: &mut Section,
@@ -51,9 +57,10 @@ pub(super) fn read(
         worker.know(key);
         worker.remove(key);
     }
+    http::know(worker);
     match handlers.len() {
         0 => {
-            worker.problem_here("no handler: give exec = [\"PROGRAM\", …] or log = true");
+            worker.problem_here("no handler: give exec = [\"PROGRAM\", …], http = \"URL\" or log = true");
             None
         }
         1 => handlers.into_iter().next().flatten(),
@@ -96,10 +103,12 @@ fn read_kind(
             Some(Some(HandlerConfig::Exec(ExecConfig { program, args, timeout, kill_grace, exit_codes })))
         }
         "pipe" => Some(pipe::read(worker, timeout, kill_grace, concurrency).map(HandlerConfig::Pipe)),
+        "http" => Some(http::read(worker, timeout).map(HandlerConfig::Http)),
         _ => {
             worker.remove(kind);
-            worker
-                .problem_here(&format!("{kind} handlers are not available in this version: use exec or log"));
+            worker.problem_here(&format!(
+                "{kind} handlers are not available in this version: use exec, http or log"
+            ));
             Some(None)
         }
     }

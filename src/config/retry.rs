@@ -73,7 +73,7 @@ pub(super) fn horizon(retry: &Retry, timeout: Duration) -> Duration {
 }
 
 /// As times are written in a configuration, in the two largest units: `49d 17h`, `2m 46s`.
-pub(super) fn for_people(time: Duration) -> String {
+pub(crate) fn for_people(time: Duration) -> String {
     const UNITS: [(&str, u128); 5] =
         [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
     let all_ms = time.as_millis();

@@ -38,7 +38,7 @@ const fn twin(flag: &'static str, env: &'static str, at: At, key: &'static str) 
     Twin { flag, env, at, key }
 }
 
-pub(super) const TWINS: [Twin; 34] = [
+pub(super) const TWINS: &[Twin] = &[
     twin("config", "ACKONCE_CONFIG", At::CommandLine, "config"),
     twin("url", "AMQP_URL", At::Broker, "url"),
     twin("password-file", "ACKONCE_PASSWORD_FILE", At::Broker, "password_file"),
@@ -54,6 +54,15 @@ pub(super) const TWINS: [Twin; 34] = [
     twin("pipe-children", "ACKONCE_PIPE_CHILDREN", At::Worker, "pipe_children"),
     twin("pipe-in-flight", "ACKONCE_PIPE_IN_FLIGHT", At::Worker, "pipe_in_flight"),
     twin("pipe-framing", "ACKONCE_PIPE_FRAMING", At::Worker, "pipe_framing"),
+    twin("http", "ACKONCE_HTTP", At::Worker, "http"),
+    twin("http-header", "ACKONCE_HTTP_HEADERS", At::Worker, "http_headers"),
+    twin("http-bearer-token-file", "ACKONCE_HTTP_BEARER_TOKEN_FILE", At::Worker, "http_bearer_token_file"),
+    twin(
+        "http-signature-secret-file",
+        "ACKONCE_HTTP_SIGNATURE_SECRET_FILE",
+        At::Worker,
+        "http_signature_secret_file",
+    ),
     twin("log", "ACKONCE_LOG", At::Worker, "log"),
     twin("key", "ACKONCE_KEY", At::Worker, "key"),
     twin("scope", "ACKONCE_SCOPE", At::Worker, "scope"),
@@ -65,6 +74,7 @@ pub(super) const TWINS: [Twin; 34] = [
     twin("concurrency", "ACKONCE_CONCURRENCY", At::Worker, "concurrency"),
     twin("prefetch", "ACKONCE_PREFETCH", At::Worker, "prefetch"),
     twin("dead-letter", "ACKONCE_DEAD_LETTER", At::Worker, "dead_letter"),
+    twin("dead-letter-exchange", "ACKONCE_DEAD_LETTER_EXCHANGE", At::Worker, "dead_letter_exchange"),
     twin("declare", "ACKONCE_DECLARE", At::Worker, "declare"),
     twin("queue-type", "ACKONCE_QUEUE_TYPE", At::Worker, "queue_type"),
     twin("max-attempts", "ACKONCE_MAX_ATTEMPTS", At::Retry, "max_attempts"),
@@ -105,7 +115,9 @@ pub(super) fn from_flags<'a>(flags: impl IntoIterator<Item = (&'a str, &'a [Stri
         .filter_map(|(flag, values)| {
             let twin = TWINS.iter().find(|twin| twin.flag == flag)?;
             let raw = match (twin.key, values) {
-                ("exec" | "pipe" | "key", _) | ("url", [_, _, ..]) => Raw::Texts(values.to_vec()),
+                ("exec" | "pipe" | "key" | "http_headers", _) | ("url", [_, _, ..]) => {
+                    Raw::Texts(values.to_vec())
+                }
                 _ => Raw::Text(values[0].clone()),
             };
             Some((twin, Setting { origin: Origin::Flag(twin.flag), raw }))

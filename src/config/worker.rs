@@ -22,6 +22,9 @@ pub struct WorkerConfig {
     pub handler: HandlerConfig,
     pub declare: Declare,
     pub queue_type: QueueType,
+    /// With `dead_letter = "reject"`: the exchange that a policy sets for rejected messages, which
+    /// AMQP cannot see. Without it, the queue's own arguments must name one.
+    pub dead_letter_exchange: Option<String>,
 }
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -58,6 +61,7 @@ pub(super) fn read(worker: &mut Section, retry_section: &mut Section) -> Read {
     let declare = word_or_default(worker, "declare");
     let queue_type = word_or_default(worker, "queue_type");
     let dead_letter = word_or_default(worker, "dead_letter");
+    let dead_letter_exchange = dead_letter_exchange(worker, dead_letter);
     let on_missing_key = word_or_default(worker, "on_missing_key");
     let on_mismatch = word_or_default(worker, "on_mismatch");
     let on_interrupted = word_or_default(worker, "on_interrupted");
@@ -90,9 +94,21 @@ pub(super) fn read(worker: &mut Section, retry_section: &mut Section) -> Read {
             retry,
             dead_letter,
         };
-        WorkerConfig { policy, handler, declare, queue_type }
+        WorkerConfig { policy, handler, declare, queue_type, dead_letter_exchange }
     });
     Read { config, queue, horizon: retry::horizon(&retry, timeout) }
+}
+
+fn dead_letter_exchange(worker: &mut Section, dead_letter: DeadLetter) -> Option<String> {
+    let given = worker.text("dead_letter_exchange", "expected an exchange's name")?;
+    let said = &given.said;
+    let bytes = given.value.len();
+    if !(1..=NAME_BYTES_MAX).contains(&bytes) {
+        worker.problem(format!("{said}: it has {bytes} bytes: expected 1 to {NAME_BYTES_MAX}"));
+    } else if dead_letter == DeadLetter::Publish {
+        worker.problem(format!("{said}: it means something only with dead_letter = \"reject\": add that"));
+    }
+    Some(given.value)
 }
 
 fn word_or_default<T: Default + for<'de> Deserialize<'de>>(worker: &mut Section, key: &'static str) -> T {

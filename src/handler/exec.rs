@@ -72,6 +72,10 @@ impl Handler for Exec {
         })
     }
 
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        self.probe()
+    }
+
     fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             program::find(&self.spec.program)?;

@@ -70,6 +70,10 @@ impl Handler for Pipe {
         })
     }
 
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        self.probe()
+    }
+
     fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(self.pool.probe())
     }

@@ -34,6 +34,7 @@ struct Entry {
     state: State,
     attempts: u32,
     interrupted: bool,
+    parked: u32,
     owner: Arc<str>,
     fingerprint: Option<Fingerprint>,
     duplicates: u64,
@@ -77,18 +78,22 @@ impl Memory {
         let Some((row, entry)) = self.find(&request.scope, &request.key) else {
             return self.claim_new(owner, request, now);
         };
+        let another_body = matches!(
+            (entry.fingerprint, request.fingerprint),
+            (Some(ours), Some(theirs)) if ours != theirs
+        );
+        let own = entry.owner == *owner;
+        if !another_body && request.origin.is_superseded(entry.state, entry.attempts, entry.parked, own) {
+            return Claim::Superseded;
+        }
         let (attempts, interrupted) = match entry.state {
+            State::Done if another_body => return Claim::Mismatch,
             State::Done => {
-                return match (entry.fingerprint, request.fingerprint) {
-                    (Some(ours), Some(theirs)) if ours != theirs => Claim::Mismatch,
-                    _ => {
-                        entry.duplicates += u64::from(request.copies);
-                        entry.last_duplicate = Some(now);
-                        Claim::Duplicate
-                    }
-                };
+                entry.duplicates += u64::from(request.copies);
+                entry.last_duplicate = Some(now);
+                return Claim::Duplicate;
             }
-            State::Processing if entry.owner == *owner => return Claim::Claimed(entry.ticket(row)),
+            State::Processing if own => return Claim::Claimed(entry.ticket(row)),
             State::Processing if living.contains(&entry.owner) => {
                 return Claim::InFlight { owner: entry.owner.clone() };
             }
@@ -96,6 +101,9 @@ impl Memory {
             State::Failed => (entry.attempts + 1, entry.interrupted),
             State::Dead => (1, false),
         };
+        if entry.state == State::Dead {
+            entry.parked = 0;
+        }
         entry.state = State::Processing;
         entry.attempts = attempts;
         entry.interrupted = interrupted;
@@ -113,6 +121,7 @@ impl Memory {
             state: State::Processing,
             attempts: 1,
             interrupted: false,
+            parked: 0,
             owner: owner.clone(),
             fingerprint: request.fingerprint,
             duplicates: 0,
@@ -128,9 +137,10 @@ impl Memory {
 
     fn finish(&mut self, owner: &Arc<str>, finish: Finish, now: Millis) -> Finished {
         let attempt = finish.ticket.attempt;
+        let parked = matches!(finish.ending, Ending::Failed { parked: true, .. });
         let (state, attempts, error) = match finish.ending {
             Ending::Done => (State::Done, attempt, None),
-            Ending::Failed { error } => (State::Failed, attempt, Some(error)),
+            Ending::Failed { error, .. } => (State::Failed, attempt, Some(error)),
             Ending::Dead { error } => (State::Dead, attempt, Some(error)),
             Ending::Released => (State::Failed, attempt - 1, None),
         };
@@ -149,6 +159,9 @@ impl Memory {
         entry.attempts = attempts;
         entry.interrupted &= released;
         entry.updated = now;
+        if parked {
+            entry.parked = attempt;
+        }
         if let Some(error) = error {
             entry.last_error = Some(bounded_error(&error).to_owned());
         }

@@ -34,7 +34,7 @@ use tokio::{
 pub use self::read::SqliteReader;
 use self::{
     files::Identity,
-    owners::Owners,
+    owners::{Owners, lock_file},
     writer::{Call, Op, Reply, Writer},
 };
 use crate::ledger::{
@@ -68,11 +68,13 @@ pub struct SqliteOptions {
     /// The file never has more pages (of 4 KiB) than this; beyond it the ledger reports that its disk
     /// is full. `None` leaves that to the disk.
     pub pages_max: Option<u32>,
+    /// What a write-ahead log that some reader made grow shrinks to, once that reader is gone.
+    pub log_bytes_max: u32,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { create: true, busy_timeout: Duration::from_secs(5), pages_max: None }
+        Self { create: true, busy_timeout: Duration::from_secs(5), pages_max: None, log_bytes_max: 64 << 20 }
     }
 }
 
@@ -145,9 +147,7 @@ impl Ledger for SqliteLedger {
     fn enroll(&self) -> BoxFuture<'_, Result<Owner, LedgerError>> {
         let owners = self.owners.clone();
         blocking(move || {
-            let failed = |e| {
-                LedgerError::transient(format!("cannot make a lock file in {}: {e}", owners.dir().display()))
-            };
+            let failed = |e: std::io::Error| lock_file(&owners, &e);
             owners.sweep().map_err(failed)?;
             let (name, lock) = owners.enroll().map_err(failed)?;
             Ok(Owner::new(name, lock))

@@ -8,6 +8,7 @@
 mod drain;
 mod flow;
 mod intake;
+mod publish;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -21,7 +22,7 @@ use tracing::{error, info};
 use crate::{
     handler::Verdict,
     key::{Fingerprint, Key},
-    ledger::{Claim, ClaimRequest, Ending, Finish, Finished, LedgerError, Millis, Ticket},
+    ledger::{Claim, ClaimRequest, Ending, Finish, Finished, LedgerError, Millis, Origin, Ticket},
     message::{Delivery, Message, Receipt, SessionId, Settlement},
 };
 
@@ -44,7 +45,7 @@ pub enum Event {
     Claimed(Vec<GroupId>, Result<Vec<Claim>, LedgerError>),
     Ran(GroupId, Verdict),
     Finished(Vec<GroupId>, Result<Vec<Finished>, LedgerError>),
-    /// The dead letter is confirmed by the broker, or why not.
+    /// The copy is confirmed by the broker, or why not.
     Published(GroupId, Result<(), String>),
     /// The handler could start now, or why not.
     Probed(Result<(), String>),
@@ -76,15 +77,25 @@ pub struct Run {
     pub interrupted: bool,
 }
 
-/// One dead letter.
+/// One message that goes on as a copy of its own, confirmed before the original is acked.
 #[derive(Clone, Debug)]
 pub struct Letter {
+    pub purpose: Purpose,
     pub message: Arc<Message>,
     pub key: Option<Key>,
-    pub reason: Reason,
     pub error: String,
-    pub attempts: u32,
+    /// The attempt that has just ended; 0 for a message that was never claimed.
+    pub attempt: u32,
     pub first_seen: Option<Millis>,
+}
+
+/// What a copy is published for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To lie in the dead-letter queue.
+    Dead(Reason),
+    /// To wait in a delay queue for so long, then come back.
+    Delay(Duration),
 }
 
 /// See the module.
@@ -107,6 +118,9 @@ pub struct Core {
     ledger: Outage,
     ledger_away: bool,
     handler: Outage,
+    letters: Outage,
+    /// Groups in [`Phase::Held`].
+    held: usize,
     draining: bool,
     counts: Counts,
     random: fastrand::Rng,
@@ -124,6 +138,8 @@ struct Group {
     message: Arc<Message>,
     /// Of the present session only.
     receipts: Vec<Receipt>,
+    /// How much is known of where they come from: of several copies, that of the freshest.
+    origin: Origin,
     /// The same key with another body: they have their turn when this group's fate is known.
     rivals: Vec<Arrival>,
     phase: Phase,
@@ -136,14 +152,14 @@ struct Group {
 enum Phase {
     /// In the line for a slot → `Claiming`; or returned by a drain.
     Queued,
-    /// → `Running`, `Waiting`, `Burying`, `Held`, or settled as a duplicate.
+    /// → `Running`, `Waiting`, `Publishing`, `Held`, or settled as a duplicate.
     Claiming { copies: usize },
     /// Another process runs it; a timer → `Queued`.
     Waiting,
-    /// → `Finishing`, `Burying`.
+    /// → `Finishing`, `Publishing`.
     Running(Ticket),
-    /// A dead letter is being published, or (`pause`) waits to be tried again → `Finishing` or settled.
-    Burying { ticket: Option<Ticket>, reason: Reason, error: String, pause: bool },
+    /// A copy is being published, or (`pause`) waits to be tried again → `Finishing` or settled.
+    Publishing { ticket: Option<Ticket>, purpose: Purpose, error: String, pause: bool, since: Instant },
     /// → settled, `Held`, `Queued`.
     Finishing { ticket: Ticket, ending: Ending, then: Then, copies: usize },
     /// Waits for its next attempt; a timer admits its receipts anew.
@@ -164,6 +180,7 @@ struct Arrival {
     key: Key,
     fingerprint: Fingerprint,
     message: Arc<Message>,
+    origin: Origin,
     receipts: Vec<Receipt>,
 }
 
@@ -192,6 +209,8 @@ impl Core {
             ledger: Outage::new(Duration::from_millis(100), Duration::from_secs(5)),
             ledger_away: false,
             handler: Outage::new(Duration::from_millis(500), Duration::from_secs(10)),
+            letters: Outage::new(Duration::from_millis(500), Duration::from_secs(30)),
+            held: 0,
             draining: false,
             counts: Counts::default(),
             random: fastrand::Rng::with_seed(seed),
@@ -273,7 +292,7 @@ impl Core {
         match &mut group.phase {
             Phase::Waiting => self.enqueue(id),
             Phase::Held => self.readmit(id),
-            Phase::Burying { pause, .. } => {
+            Phase::Publishing { pause, .. } => {
                 *pause = false;
                 self.publish(id);
             }

@@ -74,7 +74,8 @@ pub fn after_claim(claim: Claim, policy: &Policy) -> AfterClaim {
                 AfterClaim::Run(ticket)
             }
         }
-        Claim::Duplicate => AfterClaim::Duplicate,
+        // Superseded: a confirmed copy of it goes on, or lies in the dead-letter queue.
+        Claim::Duplicate | Claim::Superseded => AfterClaim::Duplicate,
         Claim::Mismatch => match policy.on_mismatch {
             OnMismatch::DeadLetter => AfterClaim::DeadLetter {
                 ticket: None,
@@ -136,6 +137,15 @@ pub fn delay(retry: &Retry, attempt: u32, chance: f64) -> Duration {
     let exact_s = (retry.initial_interval.as_secs_f64() * retry.multiplier.powi(exponent)).min(max_s);
     let spread = 1.0 + retry.jitter * (2.0 * chance - 1.0);
     Duration::try_from_secs_f64(exact_s * spread).unwrap_or(retry.max_interval)
+}
+
+/// A delay of up to this long is waited for in the worker, as far as there is room.
+const HELD_DELAY_MAX: Duration = Duration::from_secs(5);
+
+/// Whether a failed delivery waits in the worker, unacked, or as a copy in a delay queue. Those that
+/// wait here are at most half of the prefetch, so that good messages pass them.
+pub fn waits_here(delay: Duration, held: usize, prefetch: usize) -> bool {
+    delay <= HELD_DELAY_MAX && held < prefetch / 2
 }
 
 #[cfg(test)]

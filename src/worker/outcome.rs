@@ -15,8 +15,10 @@ pub enum Outcome {
     Handled { attempt: u32 },
     /// Handled before, or shared another copy's run.
     Duplicate,
-    /// An attempt failed; kept until the next one.
+    /// An attempt failed; kept here until the next one.
     Retried { attempt: u32, error: String, delay: Duration },
+    /// An attempt failed; a confirmed copy waits in a delay queue for the next one.
+    Delayed { attempt: u32, error: String, delay: Duration },
     /// Given up, published to the dead-letter queue, confirmed.
     DeadLettered { reason: Reason, error: String },
     /// Given up and left to the queue's own dead-letter exchange.
@@ -29,9 +31,10 @@ impl Outcome {
     /// What the broker is told; `None` while the delivery is kept.
     pub fn settlement(&self) -> Option<Settlement> {
         match self {
-            Outcome::Handled { .. } | Outcome::Duplicate | Outcome::DeadLettered { .. } => {
-                Some(Settlement::Ack)
-            }
+            Outcome::Handled { .. }
+            | Outcome::Duplicate
+            | Outcome::Delayed { .. }
+            | Outcome::DeadLettered { .. } => Some(Settlement::Ack),
             Outcome::Rejected { .. } => Some(Settlement::Reject),
             Outcome::Returned => Some(Settlement::Return),
             Outcome::Retried { .. } => None,
@@ -44,7 +47,7 @@ impl Outcome {
         match self {
             Outcome::Handled { attempt } => debug!(queue, key, attempt, "handled"),
             Outcome::Duplicate => debug!(queue, key, "duplicate"),
-            Outcome::Retried { attempt, error, delay } => {
+            Outcome::Retried { attempt, error, delay } | Outcome::Delayed { attempt, error, delay } => {
                 let delay = humantime::format_duration(rounded(*delay)).to_string();
                 warn!(queue, key, attempt, delay, error, "failed, will be tried again");
             }
@@ -83,7 +86,7 @@ impl Counts {
         match outcome {
             Outcome::Handled { .. } => self.handled += deliveries,
             Outcome::Duplicate => self.duplicates += deliveries,
-            Outcome::Retried { .. } => self.retried += deliveries,
+            Outcome::Retried { .. } | Outcome::Delayed { .. } => self.retried += deliveries,
             Outcome::DeadLettered { .. } => self.dead_lettered += deliveries,
             Outcome::Rejected { .. } => self.rejected += deliveries,
             Outcome::Returned => self.returned += deliveries,

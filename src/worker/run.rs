@@ -20,15 +20,15 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    broker::{BrokerError, Publisher, Session, Source},
+    broker::{BrokerError, Outlet, PublishError, Session, Source},
     handler::{Handler, Verdict, Work},
     ledger::{Ledger, LedgerError, Owner, unix_millis},
     message::SessionId,
 };
 
 use super::{
-    core::{Command, Core, Event, GroupId, Run},
-    letter::dead_letter,
+    core::{Command, Core, Event, GroupId, Letter, Run},
+    letter,
     outage::Outage,
     outcome::Counts,
     policy::Policy,
@@ -41,9 +41,11 @@ pub struct Worker {
     pub ledger: Arc<dyn Ledger>,
     pub source: Arc<Source>,
     /// On a connection of its own, which a memory alarm may block without blocking acks.
-    pub publisher: Arc<Publisher>,
+    pub outlet: Arc<Outlet>,
     /// How long running handlers may go on after a stop is requested.
     pub drain_timeout: Duration,
+    /// Told what became of deliveries, as it changes.
+    pub counts: watch::Sender<Counts>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -75,7 +77,7 @@ pub enum WorkerError {
     StoppedAtOnce { running: usize },
 }
 
-/// For one confirmed dead letter, a new connection included.
+/// For one confirmed copy, a new connection and the queue's declaration included.
 const PUBLISH_LIMIT: Duration = Duration::from_secs(15);
 /// A session that lasted less does not reset the backoff: something ends them.
 const SESSION_PROVEN: Duration = Duration::from_secs(5);
@@ -95,6 +97,9 @@ impl Worker {
     pub async fn run(self, mut stop: watch::Receiver<Stop>) -> Result<Counts, WorkerError> {
         let owner = self.ledger.enroll().await.map_err(WorkerError::Ledger)?;
         let mut driver = Driver::new(self, owner);
+        if let Err(why) = driver.worker.handler.probe().await {
+            driver.take(Event::Probed(Err(why)));
+        }
         let result = driver.turn(&mut stop).await;
         driver.close().await;
         result.map(|()| driver.core.counts())
@@ -111,7 +116,7 @@ struct Driver {
     connecting: OptionFuture<BoxFuture<'static, Result<Session, BrokerError>>>,
     ever_connected: bool,
     broker: Outage,
-    /// Claims, finishes, dead letters and probes under way.
+    /// Claims, finishes, copies and probes under way.
     work: FuturesUnordered<BoxFuture<'static, Event>>,
     runs: JoinSet<(GroupId, Verdict)>,
     stop_runs: watch::Sender<bool>,
@@ -148,6 +153,8 @@ impl Driver {
             for command in self.core.submit() {
                 self.carry_out(command)?;
             }
+            let counts = self.core.counts();
+            self.worker.counts.send_if_modified(|told| std::mem::replace(told, counts) != counts);
             if self.core.is_drained() {
                 return Ok(());
             }
@@ -212,12 +219,10 @@ impl Driver {
                 }
             }
             Command::Publish(group, letter) => {
-                let publisher = self.worker.publisher.clone();
-                let message = dead_letter(&letter, &self.worker.policy.queue);
+                let (outlet, queue) = (self.worker.outlet.clone(), self.worker.policy.queue.clone());
                 let publish = async move {
-                    let result =
-                        publisher.publish(message, PUBLISH_LIMIT).await.map_err(|error| error.to_string());
-                    Event::Published(group, result)
+                    let result = publish(&outlet, &letter, &queue).await;
+                    Event::Published(group, result.map_err(|error| error.to_string()))
                 };
                 self.work.push(publish.boxed());
             }
@@ -341,6 +346,17 @@ impl Driver {
         if let Some(session) = self.session.take() {
             session.close().await;
         }
+    }
+}
+
+async fn publish(outlet: &Outlet, letter: &Letter, queue: &str) -> Result<(), PublishError> {
+    let (destination, copy) = letter::compose(letter, queue);
+    let result = outlet.publish(&destination, copy, PUBLISH_LIMIT).await;
+    match (result, letter::compose_small(letter, queue)) {
+        (Err(PublishError::TooLarge(_)), Some((destination, small))) => {
+            outlet.publish(&destination, small, PUBLISH_LIMIT).await
+        }
+        (result, _) => result,
     }
 }
 

@@ -253,3 +253,72 @@ fn a_command_without_workers_judges_only_the_rest() {
     assert_eq!(broker.urls[0].expose(), "amqp://h");
     assert_eq!(ledger.url, LedgerUrl::Sqlite("other.db".into()));
 }
+
+#[test]
+fn an_http_handler_is_read_from_file_flags_and_environment_and_shows_no_secret() {
+    let file = Setup::new().file(
+        "[[worker]]\nqueue = \"q\"\nhttp = \"https://u:hidden@h/hidden\"\ntimeout = \"5s\"\n\
+         http_headers = { X-Team = \"hidden\", Accept = \"b: c\" }\n\
+         http_bearer_token_file = \"/token\"\nhttp_signature_secret_file = \"/secret\"\n",
+    );
+    let flags = ["--queue", "q", "--http", "https://u:hidden@h/hidden", "--timeout", "5s"];
+    let flags =
+        Setup::new().args(flags).args(["--http-header", "Accept:b: c", "--http-header", "X-Team: hidden"]);
+    let flags = flags.args(["--http-bearer-token-file", "/token", "--http-signature-secret-file", "/secret"]);
+    let environment = Setup::new()
+        .env("ACKONCE_QUEUE", "q")
+        .env("ACKONCE_TIMEOUT", "5s")
+        .env("ACKONCE_HTTP", "https://u:hidden@h/hidden")
+        .env("ACKONCE_HTTP_BEARER_TOKEN_FILE", "/token")
+        .env("ACKONCE_HTTP_SIGNATURE_SECRET_FILE", "/secret");
+    let list = r#"["Accept: b: c", "X-Team: hidden"]"#;
+    for setup in [
+        &file,
+        &flags,
+        &environment.env("ACKONCE_HTTP_HEADERS", r#"{ Accept = "b: c", X-Team = "hidden" }"#),
+        &Setup::new()
+            .args(["--queue", "q", "--timeout", "5s", "--http", "https://u:hidden@h/hidden"])
+            .args(["--http-bearer-token-file", "/token", "--http-signature-secret-file", "/secret"])
+            .env("ACKONCE_HTTP_HEADERS", list),
+    ] {
+        let config = setup.load().unwrap();
+        let HandlerConfig::Http(http) = &config.workers[0].handler else { panic!("{config:?}") };
+        assert_eq!(http.url.expose(), "https://u:hidden@h/hidden");
+        let mut headers = http.headers.expose().to_vec();
+        headers.sort();
+        assert_eq!(headers, [("Accept".into(), "b: c".into()), ("X-Team".into(), "hidden".into())]);
+        assert_eq!(http.bearer_token_file.as_deref(), Some(std::path::Path::new("/token")));
+        assert_eq!(http.signature_secret_file.as_deref(), Some(std::path::Path::new("/secret")));
+        assert_eq!(http.timeout, Duration::from_secs(5));
+        assert!(!format!("{config:?} {:?}", setup.cli()).contains("hidden"), "{config:?}");
+    }
+    // Another handler leaves nothing of it behind; a lone header in a variable is one header.
+    let config = file.args(["--exec", "x"]).load().unwrap();
+    assert!(matches!(config.workers[0].handler, HandlerConfig::Exec(_)), "{config:?}");
+    let lone =
+        Setup::new().args(["--queue", "q", "--http", "http://h"]).env("ACKONCE_HTTP_HEADERS", "A: b c");
+    let config = lone.load().unwrap();
+    let HandlerConfig::Http(http) = &config.workers[0].handler else { panic!("{config:?}") };
+    assert_eq!(http.headers.expose(), [("A".into(), "b c".into())]);
+    // What is wrong beyond the first look is known before anything is consumed.
+    for (url, args, expected) in [
+        ("http://u:hidden@h:port", ["--jitter", "0"], "http: the URL cannot be read"),
+        ("http://u:hidden@h", ["--http-header", "hidden"], "--http-header ***: expected { Name"),
+        (
+            "http://h",
+            ["--http-header", "Idempotency-Key: hidden"],
+            "'idempotency-key' is set by ackonce itself",
+        ),
+        ("http://u:hidden@h", ["--http-header", "Authorization: hidden"], "keep one of them"),
+        (
+            "http://h",
+            ["--http-bearer-token-file", "/no/such"],
+            "the bearer token file '/no/such': No such file",
+        ),
+        ("http://h", ["--http-signature-secret-file", "/dev/null"], "'/dev/null': it is not a file"),
+    ] {
+        let setup = Setup::new().env("ACKONCE_LOG_LEVEL", "trace").args(["--queue", "q", "--http", url]);
+        let failure = setup.args(args).fails();
+        assert!(failure.contains(expected) && !failure.contains("hidden"), "{failure}");
+    }
+}

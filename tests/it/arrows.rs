@@ -18,7 +18,12 @@ const MAY_NAME: [(&str, &[&str]); 8] = [
 ];
 
 /// A driver, and the one place that may name it.
-const DRIVERS: [(&str, &str); 2] = [("lapin", "broker"), ("rusqlite", "ledger/sqlite")];
+const DRIVERS: [(&str, &str); 4] = [
+    ("lapin", "broker"),
+    ("reqwest", "handler/http"),
+    ("rusqlite", "ledger/sqlite"),
+    ("tokio_rustls", "handler/http"),
+];
 
 #[test]
 fn arrows_point_one_way() {

@@ -2,6 +2,7 @@
 //!
 //! When a test fails, what its workers said and what the ledger holds is printed.
 
+mod endpoint;
 mod node;
 mod process;
 
@@ -21,6 +22,7 @@ use lapin::{
 };
 use tempfile::TempDir;
 
+pub use endpoint::{Endpoint, Reply, Request, answer};
 pub use node::Node;
 pub use process::{Process, ackonce, children, is_alive};
 
@@ -205,8 +207,9 @@ impl World {
 
     /// Stops the worker and checks that the broker has nothing left: all is acked.
     pub async fn stop_and_find_nothing_left(&self, worker: Process) {
-        worker.terminate().await.expect_exit(0);
-        assert_eq!(self.ready(&self.queue).await, 0, "messages left in the queue");
+        let ended = worker.terminate().await;
+        ended.expect_exit(0);
+        assert_eq!(self.ready(&self.queue).await, 0, "messages left in the queue: {}", ended.said);
     }
 }
 

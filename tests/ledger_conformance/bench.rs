@@ -8,8 +8,8 @@ use std::sync::{
 use ackonce::{
     key::{Fingerprint, Key},
     ledger::{
-        Claim, ClaimRequest, Ending, Filter, Finish, Finished, Inspect, Ledger, Millis, Owner, Prune, Pruned,
-        Row, Ticket,
+        Claim, ClaimRequest, Ending, Filter, Finish, Finished, Inspect, Ledger, Millis, Origin, Owner, Prune,
+        Pruned, Row, Ticket,
         memory::MemoryLedger,
         sqlite::{SqliteLedger, SqliteOptions},
     },
@@ -48,7 +48,7 @@ pub fn key(text: &str) -> Key {
 }
 
 pub fn request(text: &str) -> ClaimRequest {
-    ClaimRequest { scope: SCOPE.into(), key: key(text), fingerprint: None, copies: 1 }
+    ClaimRequest { scope: SCOPE.into(), key: key(text), fingerprint: None, origin: Origin::Fresh, copies: 1 }
 }
 
 pub fn with_body(text: &str, body: &str) -> ClaimRequest {
@@ -60,7 +60,12 @@ pub fn in_scope(scope: &str, text: &str) -> ClaimRequest {
 }
 
 pub fn failed(error: &str) -> Ending {
-    Ending::Failed { error: error.to_owned() }
+    Ending::Failed { error: error.to_owned(), parked: false }
+}
+
+/// Failed, and a confirmed copy waits in a delay queue.
+pub fn parked(error: &str) -> Ending {
+    Ending::Failed { error: error.to_owned(), parked: true }
 }
 
 pub fn dead(error: &str) -> Ending {

@@ -3,6 +3,7 @@
 
 mod bench;
 mod claims;
+mod copies;
 mod finishes;
 mod inspects;
 mod keys;
@@ -44,6 +45,14 @@ every_ledger!([
     claims::an_unknown_body_matches_any,
     claims::a_corrected_body_is_taken_where_nothing_has_succeeded,
     claims::a_key_in_flight_is_in_flight_whatever_its_body,
+    copies::a_copy_that_waited_is_claimed_as_the_next_attempt,
+    copies::the_original_of_a_waiting_copy_is_superseded_when_it_comes_back,
+    copies::a_fresh_delivery_is_never_swallowed,
+    copies::a_copy_of_an_earlier_attempt_than_the_waiting_one_is_superseded,
+    copies::a_copy_that_crashed_before_its_successor_is_claimed_again,
+    copies::what_a_dead_row_left_behind_is_superseded,
+    copies::a_new_life_forgets_the_copies_of_the_last_one,
+    copies::another_body_is_never_superseded,
     finishes::each_ending_leaves_its_state,
     finishes::a_finish_that_is_repeated_is_recorded_again,
     finishes::a_repeated_finish_counts_its_copies_once,

@@ -1,14 +1,22 @@
 //! The one task that publishes on a connection and hears the confirms.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use futures::{
     FutureExt, StreamExt,
     future::{BoxFuture, poll_immediate},
     stream::FuturesUnordered,
+    task::{ArcWake, waker},
 };
 use lapin::{
-    Channel, Confirmation,
+    Channel, Confirmation, ErrorKind,
     options::{BasicPublishOptions, ConfirmSelectOptions},
 };
 use tokio::{
@@ -17,7 +25,7 @@ use tokio::{
 };
 
 use super::{
-    PublishError,
+    PublishError, Room,
     outgoing::Prepared,
     pending::{Answer, Pending},
 };
@@ -25,12 +33,23 @@ use crate::broker::{BrokerError, Connection, Kind, connect};
 
 /// For switching a channel to confirms.
 const SELECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For the last words of a channel that has been closed.
+const HEAR_OUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One message to publish, and who wants to know.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) prepared: Arc<Prepared>,
     pub(super) reply: oneshot::Sender<Result<(), PublishError>>,
+    pub(super) room: Arc<Room>,
+}
+
+impl Job {
+    fn answer(self, result: Result<(), PublishError>) {
+        self.room.give_back();
+        // Whoever asked may have given up by now.
+        let _ = self.reply.send(result);
+    }
 }
 
 /// Lives as long as its connection, through any number of channels.
@@ -69,7 +88,11 @@ impl Driver {
             }
             tokio::select! {
                 biased;
-                Some(told) = self.confirms.next() => self.hear(told),
+                Some(told) = self.confirms.next() => {
+                    self.hear(told);
+                    self.hear_ready();
+                    self.settle();
+                }
                 cause = connect::ended(&mut state) => break cause,
                 job = jobs.recv(), if asked => match job {
                     Some(job) => self.start(job).await,
@@ -77,40 +100,63 @@ impl Driver {
                 },
             }
         };
-        while let Some(Some(told)) = self.confirms.next().now_or_never() {
-            self.hear(told);
-        }
+        self.hear_ready();
+        self.settle();
         self.give_up(&cause);
         jobs.close();
         while let Some(job) = jobs.recv().await {
             // Never handed to lapin, but asked for: whoever waits is told the same as the others.
-            answer(job.reply, Err(PublishError::Lost(cause.to_string())));
+            job.answer(Err(PublishError::Lost(cause.to_string())));
         }
     }
 
-    async fn start(&mut self, job: Job) {
-        if self.pending.len() >= self.pending_max {
-            self.connection.cut();
-            let text = format!("{} messages have no answer: the connection is given up", self.pending.len());
-            answer(job.reply, Err(PublishError::Lost(text)));
-            return;
-        }
-        if !self.channel.status().connected() {
-            // What was under way on the closed channel gets no answer any more.
-            self.give_up(&BrokerError::new(Kind::Lost, "the channel is closed"));
-            match confirming_channel(&self.connection).await {
-                Ok(channel) => self.channel = channel,
-                Err(error) => return answer(job.reply, Err(PublishError::Lost(error.to_string()))),
+    async fn start(&mut self, mut job: Job) {
+        loop {
+            if self.pending.len() >= self.pending_max {
+                self.connection.cut();
+                let count = self.pending.len();
+                let text = format!("{count} messages have no answer: the connection is given up");
+                return job.answer(Err(PublishError::Lost(text)));
+            }
+            if !self.channel.status().connected()
+                && let Err(error) = self.replace_channel().await
+            {
+                return job.answer(Err(PublishError::Lost(error.to_string())));
+            }
+            let prepared = job.prepared.clone();
+            let number = self.pending.add(job);
+            let mut publishing = publish(self.channel.clone(), prepared, number).boxed();
+            // The first poll queues the frames: they go out in the order of the numbers.
+            let Some(told) = poll_immediate(&mut publishing).await else {
+                return self.confirms.push(publishing);
+            };
+            // The channel was closed just now and took nothing: another one will.
+            let took_nothing =
+                matches!(&told.1, Err(e) if matches!(e.kind(), ErrorKind::InvalidChannelState(..)));
+            if !took_nothing {
+                return self.hear(told);
+            }
+            match self.pending.take(number) {
+                Some(untold) => job = untold,
+                None => return,
             }
         }
-        let prepared = job.prepared.clone();
-        let number = self.pending.add(job);
-        let mut publishing = publish(self.channel.clone(), prepared, number).boxed();
-        // The first poll queues the frames: they go out in the order of the numbers.
-        match poll_immediate(&mut publishing).await {
-            Some(told) => self.hear(told),
-            None => self.confirms.push(publishing),
-        }
+    }
+
+    /// Hears out what a closed channel still has to tell, which includes why, and opens another.
+    async fn replace_channel(&mut self) -> Result<(), BrokerError> {
+        let hear_out = async {
+            while let Some(told) = self.confirms.next().await {
+                self.hear(told);
+                self.hear_ready();
+                self.settle();
+            }
+        };
+        // lapin fails everything on a channel that closes; if it ever did not, this ends the wait.
+        let _ = timeout(HEAR_OUT_TIMEOUT, hear_out).await;
+        self.give_up(&BrokerError::new(Kind::Lost, "the channel is closed"));
+        self.channel = confirming_channel(&self.connection).await?;
+        Ok(())
     }
 
     fn hear(&mut self, (number, told): Told) {
@@ -127,15 +173,33 @@ impl Driver {
             let text = format!("{} {}", returned.reply_code, returned.reply_text);
             self.pending.returned(text, |job| job.prepared.is(&returned.delivery));
         }
+    }
+
+    /// Hears everything that lapin has told by now. A confirm that came along with somebody else's
+    /// return may be heard after one that lapin told later; settling in between would believe too much.
+    fn hear_ready(&mut self) {
+        let woken = Arc::new(Woken::default());
+        let waker = waker(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        loop {
+            woken.0.store(false, Ordering::SeqCst);
+            match self.confirms.poll_next_unpin(&mut context) {
+                Poll::Ready(Some(told)) => self.hear(told),
+                Poll::Ready(None) => return,
+                // It only took a breath.
+                Poll::Pending if woken.0.load(Ordering::SeqCst) => {}
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn settle(&mut self) {
         while let Some((job, told)) = self.pending.pop_final() {
-            answer(
-                job.reply,
-                match told {
-                    Answer::Acked => Ok(()),
-                    Answer::Nacked => Err(PublishError::Nacked),
-                    Answer::Unroutable(text) => Err(PublishError::Unroutable(text)),
-                },
-            );
+            job.answer(match told {
+                Answer::Acked => Ok(()),
+                Answer::Nacked => Err(PublishError::Nacked),
+                Answer::Unroutable(text) => Err(PublishError::Unroutable(text)),
+            });
         }
     }
 
@@ -145,14 +209,19 @@ impl Driver {
         let alone = jobs.len() == 1;
         for job in jobs {
             let error = job.prepared.after(cause, alone);
-            answer(job.reply, Err(error));
+            job.answer(Err(error));
         }
     }
 }
 
-/// Whoever asked may have given up by now.
-fn answer(reply: oneshot::Sender<Result<(), PublishError>>, result: Result<(), PublishError>) {
-    let _ = reply.send(result);
+/// Notices being woken, and does nothing about it.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl ArcWake for Woken {
+    fn wake_by_ref(this: &Arc<Self>) {
+        this.0.store(true, Ordering::SeqCst);
+    }
 }
 
 async fn publish(channel: Channel, message: Arc<Prepared>, number: u64) -> Told {

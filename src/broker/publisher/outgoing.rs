@@ -138,21 +138,24 @@ impl Prepared {
     /// does not say which message it minded; `alone` means that no other was under way.
     pub(super) fn after(&self, cause: &BrokerError, alone: bool) -> PublishError {
         let text = cause.to_string();
-        let names_exchange = text.contains(&format!("exchange '{}'", self.exchange));
+        // The broker's name for the default exchange, which has none.
+        let exchange = if self.exchange.as_str().is_empty() { "amq.default" } else { self.exchange.as_str() };
+        // Long names are cut off in the broker's text.
+        let names_exchange =
+            text.contains(&format!("exchange '{exchange}'")) || (alone && text.ends_with("..."));
+        let properties = &self.properties;
         let names_property = [
-            ("user_id property set to", self.properties.user_id()),
-            ("invalid expiration", self.properties.expiration()),
+            ("user_id property set to", properties.user_id()),
+            ("invalid expiration", properties.expiration()),
         ]
-        .iter()
-        .any(|(words, value)| {
-            value.as_ref().is_some_and(|value| text.contains(&format!("{words} '{value}'")))
-        });
+        .into_iter()
+        .any(|(what, value)| value.as_ref().is_some_and(|v| text.contains(&format!("{what} '{v}'"))));
         match cause.kind() {
-            Kind::TooLarge if alone || limit_in(&text).is_some_and(|limit| self.body.len() > limit) => {
+            Kind::TooLarge if limit_in(&text).map_or(alone, |limit| self.body.len() > limit) => {
                 PublishError::TooLarge(format!("its body has {} bytes; {text}", self.body.len()))
             }
-            Kind::NotFound if alone || names_exchange => PublishError::NotFound(text),
-            Kind::Denied if alone || names_exchange => PublishError::Denied(text),
+            Kind::NotFound if names_exchange => PublishError::NotFound(text),
+            Kind::Denied if names_exchange => PublishError::Denied(text),
             Kind::PreconditionFailed if alone || names_property => PublishError::Refused(text),
             Kind::Lost => PublishError::Lost(text),
             _ => PublishError::Lost(format!("another message closed the channel: {text}")),

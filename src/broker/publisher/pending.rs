@@ -95,6 +95,13 @@ impl<M> Pending<M> {
         Some((entry.message, answer))
     }
 
+    /// Takes out one message that was not published after all.
+    pub(super) fn take(&mut self, number: u64) -> Option<M> {
+        self.returned.remove(&number);
+        self.confirmed.remove(&number);
+        self.entries.remove(&number).map(|entry| entry.message)
+    }
+
     /// Takes out everything: no answer will come any more.
     pub(super) fn take_all(&mut self) -> Vec<M> {
         self.returned.clear();

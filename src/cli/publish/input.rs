@@ -47,6 +47,8 @@ pub(super) struct Input {
     current: Option<(Item, u32, u64)>,
     /// Messages so far.
     number: u64,
+    /// Messages left out at the start.
+    skip: u64,
     shuffle: Option<u64>,
     shuffled: Option<vec::IntoIter<Item>>,
 }
@@ -84,6 +86,7 @@ impl Input {
             repeat: args.repeat,
             current: None,
             number: 0,
+            skip: args.skip,
             shuffle: args.shuffle.then_some(seed),
             shuffled: None,
         })
@@ -92,7 +95,9 @@ impl Input {
     /// How many items there are, if that is known before reading them.
     pub(super) fn total(&self) -> Option<u64> {
         match self.bodies {
-            Bodies::One(_) | Bodies::Numbers(_) => Some(self.count.saturating_mul(u64::from(self.repeat))),
+            Bodies::One(_) | Bodies::Numbers(_) => {
+                Some(self.count.saturating_sub(self.skip).saturating_mul(u64::from(self.repeat)))
+            }
             Bodies::Lines { .. } => None,
         }
     }
@@ -118,11 +123,11 @@ impl Input {
     /// Nothing is lost.
     pub(super) async fn next(&mut self) -> Option<Result<Item, String>> {
         let Some(seed) = self.shuffle else {
-            return self.next_in_order().await;
+            return self.next_kept().await;
         };
         if self.shuffled.is_none() {
             let mut items = Vec::new();
-            while let Some(item) = self.next_in_order().await {
+            while let Some(item) = self.next_kept().await {
                 match item {
                     Ok(item) => items.push(item),
                     Err(error) => return Some(Err(error)),
@@ -132,6 +137,15 @@ impl Input {
             self.shuffled = Some(items.into_iter());
         }
         self.shuffled.as_mut()?.next().map(Ok)
+    }
+
+    async fn next_kept(&mut self) -> Option<Result<Item, String>> {
+        loop {
+            let item = self.next_in_order().await?;
+            if item.is_err() || self.number > self.skip {
+                return Some(item);
+            }
+        }
     }
 
     async fn next_in_order(&mut self) -> Option<Result<Item, String>> {

@@ -11,12 +11,13 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    broker::{Endpoint, Publisher, Source},
+    broker::{Endpoint, Outlet, Publisher, Rejects, Source},
     cli::Failure,
     config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
     handler::{
         Handler,
         exec::Exec,
+        http::{Http, HttpOptions},
         log::Log,
         pipe::{Pipe, PipeOptions},
     },
@@ -25,10 +26,10 @@ use crate::{
         prune::Pruner,
         sqlite::{SqliteLedger, SqliteOptions},
     },
-    worker::{Stop, Worker, WorkerError, outcome::Counts},
+    worker::{Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
 };
 
-/// Unconfirmed dead letters at the same time.
+/// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
 
 /// Runs all workers of a configuration on one ledger.
@@ -45,15 +46,17 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let ledger: Arc<dyn Ledger> = Arc::new(open(path.clone()).await?);
 
     let mut workers = JoinSet::new();
-    for (worker, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
-        let policy = Arc::new(worker.policy.clone());
+    for (worker_config, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
+        let policy = Arc::new(worker_config.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
         let source = Source {
             endpoints: endpoints.clone(),
             queue: policy.queue.to_string(),
-            declare: worker.declare,
-            queue_type: worker.queue_type,
+            declare: worker_config.declare,
+            queue_type: worker_config.queue_type,
             prefetch: policy.prefetch,
+            rejects: (policy.dead_letter == DeadLetter::Reject)
+                .then(|| Rejects { exchange: worker_config.dead_letter_exchange.clone() }),
         };
         let publisher =
             Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
@@ -62,8 +65,9 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             handler,
             ledger: ledger.clone(),
             source: Arc::new(source),
-            publisher: Arc::new(publisher),
+            outlet: Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type)),
             drain_timeout: config.drain_timeout,
+            counts: watch::Sender::default(),
         };
         let queue = worker.policy.queue.clone();
         let stop = stop.subscribe();
@@ -150,34 +154,46 @@ fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
     Ok(endpoints)
 }
 
-/// All handlers, each known to be able to start; every one that is not is reported.
+/// All handlers, each known to be set up so that it can start; every one that is not is reported.
 async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Arc<dyn Handler>>, Failure> {
     let mut handlers: Vec<Arc<dyn Handler>> = Vec::new();
     let mut problems = Vec::new();
     for worker in workers {
-        let handler: Arc<dyn Handler> = match &worker.handler {
-            HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
-            HandlerConfig::Exec(exec) => {
-                let command: Vec<String> =
-                    std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
-                Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace, exec.exit_codes))
+        match handler(&worker.handler) {
+            Ok(handler) => {
+                problems.extend(handler.check().await.err());
+                handlers.push(handler);
             }
-            HandlerConfig::Pipe(pipe) => Arc::new(Pipe::new(PipeOptions {
-                program: pipe.program.clone(),
-                args: pipe.args.clone(),
-                timeout: pipe.timeout,
-                kill_grace: pipe.kill_grace,
-                children: pipe.children.into(),
-                in_flight: pipe.in_flight.into(),
-                framing: pipe.framing,
-            })),
-        };
-        if let Err(why) = handler.probe().await {
-            problems.push(why);
+            Err(why) => problems.push(why),
         }
-        handlers.push(handler);
     }
     if problems.is_empty() { Ok(handlers) } else { Err(Failure::usage(problems.join("; "))) }
+}
+
+fn handler(config: &HandlerConfig) -> Result<Arc<dyn Handler>, String> {
+    Ok(match config {
+        HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
+        HandlerConfig::Exec(exec) => {
+            let command: Vec<String> = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
+            Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace, exec.exit_codes))
+        }
+        HandlerConfig::Pipe(pipe) => Arc::new(Pipe::new(PipeOptions {
+            program: pipe.program.clone(),
+            args: pipe.args.clone(),
+            timeout: pipe.timeout,
+            kill_grace: pipe.kill_grace,
+            children: pipe.children.into(),
+            in_flight: pipe.in_flight.into(),
+            framing: pipe.framing,
+        })),
+        HandlerConfig::Http(http) => Arc::new(Http::new(&HttpOptions {
+            url: http.url.expose(),
+            headers: http.headers.expose(),
+            bearer_token_file: http.bearer_token_file.as_deref(),
+            signature_secret_file: http.signature_secret_file.as_deref(),
+            timeout: http.timeout,
+        })?),
+    })
 }
 
 /// The first SIGTERM (a supervisor's) or SIGINT (a terminal's) asks for a drain, the second for the

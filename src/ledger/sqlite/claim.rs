@@ -17,12 +17,13 @@ const INSERT: &str = "
     ON CONFLICT (scope_id, key) DO NOTHING";
 
 const LOOK: &str = "
-    SELECT id, state, attempts, interrupted, owner_id, fingerprint, first_seen_ms
+    SELECT id, state, attempts, interrupted, owner_id, fingerprint, first_seen_ms, parked
       FROM messages WHERE scope_id = ?1 AND key = ?2";
 
 const CLAIM_AGAIN: &str = "
     UPDATE messages
-       SET state = 'processing', attempts = ?2, interrupted = ?3, owner_id = ?4, fingerprint = ?5, updated_ms = ?6
+       SET state = 'processing', attempts = ?2, interrupted = ?3, owner_id = ?4, fingerprint = ?5, updated_ms = ?6,
+           parked = CASE state WHEN 'dead' THEN 0 ELSE parked END
      WHERE id = ?1";
 
 const COUNT_DUPLICATES: &str = "
@@ -50,13 +51,19 @@ pub(super) fn claim(
     let found = batch.prepare(LOOK)?.query_row((scope_id, key), Found::read).optional()?;
     let Some(found) = found else { return Ok(Claim::Refused(IGNORED.to_owned())) };
 
+    let own = found.owner_id == owner_id;
+    if !found.is_another_body(request.fingerprint)
+        && request.origin.is_superseded(found.state, found.attempts, found.parked, own)
+    {
+        return Ok(Claim::Superseded);
+    }
     let (attempt, interrupted) = match found.state {
         State::Done if found.is_another_body(request.fingerprint) => return Ok(Claim::Mismatch),
         State::Done => {
             batch.prepare(COUNT_DUPLICATES)?.execute((found.id, request.copies, now))?;
             return Ok(Claim::Duplicate);
         }
-        State::Processing if found.owner_id == owner_id => return Ok(Claim::Claimed(found.ticket())),
+        State::Processing if own => return Ok(Claim::Claimed(found.ticket())),
         State::Processing => match batch.living_owner(found.owner_id)? {
             Some(owner) => return Ok(Claim::InFlight { owner }),
             None => (found.attempts.saturating_add(1), true),
@@ -81,6 +88,7 @@ struct Found {
     owner_id: i64,
     fingerprint: Option<[u8; 16]>,
     first_seen: Millis,
+    parked: u32,
 }
 
 impl Found {
@@ -93,6 +101,7 @@ impl Found {
             owner_id: row.get(4)?,
             fingerprint: row.get(5)?,
             first_seen: row.get(6)?,
+            parked: row.get(7)?,
         })
     }
 

@@ -18,7 +18,7 @@ const FINISH: &str = "
        SET state = ?6, attempts = ?7, interrupted = interrupted AND ?8, last_error = ifnull(?9, last_error),
            duplicates = duplicates + ?10,
            last_duplicate_ms = CASE WHEN ?10 > 0 THEN ?11 ELSE last_duplicate_ms END,
-           updated_ms = ?11
+           updated_ms = ?11, parked = CASE WHEN ?12 THEN ?5 ELSE parked END
      WHERE id = ?1 AND scope_id = ?2 AND key = ?3 AND owner_id = ?4 AND attempts = ?5 AND state = 'processing'";
 
 const LOOK: &str = "
@@ -36,7 +36,7 @@ pub(super) fn finish(
     let (row, key, attempt) = (finish.ticket.row, finish.key.as_str(), finish.ticket.attempt);
     let (state, attempts, error) = match &finish.ending {
         Ending::Done => (State::Done, attempt, None),
-        Ending::Failed { error } => (State::Failed, attempt, Some(bounded_error(error))),
+        Ending::Failed { error, .. } => (State::Failed, attempt, Some(bounded_error(error))),
         Ending::Dead { error } => (State::Dead, attempt, Some(bounded_error(error))),
         Ending::Released => (State::Failed, attempt.saturating_sub(1), None),
     };
@@ -53,6 +53,7 @@ pub(super) fn finish(
         error,
         finish.copies,
         now,
+        matches!(finish.ending, Ending::Failed { parked: true, .. }),
     ))?;
     if changed == 1 {
         return Ok(Finished::Recorded);

@@ -25,6 +25,9 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Up to this size a ledger is checked page by page when it is opened (about 0.2 s).
 const QUICK_CHECK_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// The smallest page. SQLite takes a shorter file for an empty database.
+const SQLITE_BYTES_MIN: u64 = 512;
+
 /// What a path may keep in a URI.
 const URI_SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
 
@@ -55,6 +58,13 @@ pub(super) fn open_existing(path: &Path, busy_timeout: Duration) -> Result<Conne
     let error = |e: rusqlite::Error| ledger_error(path, &e);
     let logged = len(&beside(path, "-wal")) > 0;
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, busy_timeout).map_err(error)?;
+    // Before reading anything, which would make a log that such a connection cannot remove.
+    if connection.is_readonly("main").map_err(error)? {
+        return Err(LedgerError::fatal(format!(
+            "the ledger {} is read-only for this user: make it and its directory writable",
+            path.display()
+        )));
+    }
     // Until it is known to be a sound ledger, closing it must not write its log into it. (Without a
     // log there is nothing to write, and closing removes the empty files that opening made.)
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, logged).map_err(error)?;
@@ -85,6 +95,12 @@ pub(super) fn locate(path: &Path) -> Result<Located, LedgerError> {
     }
     if metadata.len() == 0 {
         return refuse("is an empty file: restore it from a backup; removing it starts an empty ledger");
+    }
+    if metadata.len() < SQLITE_BYTES_MIN {
+        return refuse(&format!(
+            "is not one: it has only {} bytes: give the path of another file",
+            metadata.len()
+        ));
     }
     fs::canonicalize(path)
         .map(Located::Present)
@@ -200,6 +216,8 @@ fn verify_readable(connection: &Connection, path: &Path, logged: bool) -> Result
         let said: String =
             connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(error)?;
         if said != "ok" {
+            // Its first line only says which database, and there is one.
+            let said = said.lines().filter(|line| !line.starts_with("***")).collect::<Vec<_>>().join(", ");
             return Err(LedgerError::fatal(damaged(path, &said)));
         }
     }
@@ -213,12 +231,6 @@ fn configure_writer(
     options: &SqliteOptions,
 ) -> Result<(), LedgerError> {
     let error = |e: rusqlite::Error| ledger_error(path, &e);
-    if connection.is_readonly("main").map_err(error)? {
-        return Err(LedgerError::fatal(format!(
-            "the ledger {} is read-only for this user: make it and its directory writable",
-            path.display()
-        )));
-    }
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0)).map_err(error)?;
     if mode != "wal" {
@@ -234,12 +246,14 @@ fn configure_writer(
              PRAGMA fullfsync = ON;                  -- the same on macOS; no effect elsewhere
              PRAGMA foreign_keys = ON;               -- for tables that a user adds; ours declare none
              PRAGMA wal_autocheckpoint = 1000;       -- pages, 4 MiB
-             PRAGMA journal_size_limit = 67108864;   -- a log that a reader made grow shrinks to 64 MiB
              PRAGMA cache_size = -16384;             -- KiB
              PRAGMA mmap_size = 0;                   -- an I/O error is reported, not a SIGBUS
              PRAGMA temp_store = MEMORY;             -- needs no room in a temporary directory
              PRAGMA cell_size_check = ON;            -- notices a damaged page before using it",
         )
+        .map_err(error)?;
+    connection
+        .pragma_update_and_check(None, "journal_size_limit", options.log_bytes_max, |_| Ok(()))
         .map_err(error)?;
     if let Some(pages) = options.pages_max {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(error)?;
@@ -247,3 +261,6 @@ fn configure_writer(
     connection.set_prepared_statement_cache_capacity(64);
     migrate::migrate(connection).map_err(error)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,27 +10,35 @@ use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Component, Path, PathBuf},
     process,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use uuid::Uuid;
 
+use super::files::beside;
+use crate::ledger::LedgerError;
+
 /// Tries to make a lock file of our own; another process may sweep the directory meanwhile.
 const ENROLL_TRIES_MAX: u32 = 100;
 
-/// The directory of the owners' lock files.
+/// The owners of one ledger: the directory of their lock files, and those of this process.
 #[derive(Clone, Debug)]
 pub(super) struct Owners {
     dir: PathBuf,
+    own: Arc<Mutex<Vec<Weak<Held>>>>,
 }
 
 /// One owner's lock. Dropping it ends the owner and removes its file.
 #[derive(Debug)]
-pub(super) struct OwnerLock {
+pub(super) struct OwnerLock(#[expect(dead_code, reason = "held, not used")] Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
     path: PathBuf,
-    _file: File,
+    file: Mutex<File>,
 }
 
-impl Drop for OwnerLock {
+impl Drop for Held {
     fn drop(&mut self) {
         // While the lock is still held. A file that stays behind is unlocked, and so is dead as well.
         let _ = fs::remove_file(&self.path);
@@ -40,33 +48,58 @@ impl Drop for OwnerLock {
 impl Owners {
     /// Beside the ledger: `<ledger>.owners`.
     pub(super) fn of(ledger: &Path) -> Self {
-        let mut dir = ledger.as_os_str().to_owned();
-        dir.push(".owners");
-        Self { dir: dir.into() }
+        Self { dir: beside(ledger, ".owners"), own: Arc::default() }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Makes one owner known: its name, and the lock that keeps it alive.
     pub(super) fn enroll(&self) -> io::Result<(String, OwnerLock)> {
         for _ in 0..ENROLL_TRIES_MAX {
-            match DirBuilder::new().mode(0o700).create(&self.dir) {
-                Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
-                _ => {}
-            }
             let name = new_name();
             let path = self.dir.join(&name);
-            let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-                Ok(file) => file,
-                // The name is taken, or the directory was removed just now.
-                Err(e) if matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => continue,
-                Err(e) => return Err(e),
-            };
-            // Others hold it for the moment of a look only.
-            file.lock()?;
-            if leads_to(&path, &file)? {
-                return Ok((name, OwnerLock { path, _file: file }));
+            if let Some(file) = self.lock_new(&path)? {
+                let held = Arc::new(Held { path, file: Mutex::new(file) });
+                let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+                own.retain(|held| held.strong_count() > 0);
+                own.push(Arc::downgrade(&held));
+                return Ok((name, OwnerLock(held)));
             }
         }
         Err(io::Error::other("other processes keep removing the lock file"))
+    }
+
+    /// Puts back the files of this process's owners that somebody has removed, such as a program that
+    /// clears temporary directories: without it, other processes would take a live owner for dead.
+    pub(super) fn restore(&self) -> io::Result<()> {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        for held in own.iter().filter_map(Weak::upgrade) {
+            let mut file = held.file.lock().unwrap_or_else(PoisonError::into_inner);
+            if !leads_to(&held.path, &file)?
+                && let Some(new) = self.lock_new(&held.path)?
+            {
+                *file = new;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes and locks a file at `path`; `None` if another is there, or others removed it meanwhile.
+    fn lock_new(&self, path: &Path) -> io::Result<Option<File>> {
+        match DirBuilder::new().mode(0o700).create(&self.dir) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        let file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Ok(file) => file,
+            Err(e) if matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        // Others hold it for the moment of a look only.
+        file.lock()?;
+        Ok(leads_to(path, &file)?.then_some(file))
     }
 
     /// Whether the owner of that name lives at this moment.
@@ -108,10 +141,14 @@ impl Owners {
         }
         Ok(())
     }
+}
 
-    pub(super) fn dir(&self) -> &Path {
-        &self.dir
-    }
+/// For an owner that cannot be made, or be kept, known.
+pub(super) fn lock_file(owners: &Owners, error: &io::Error) -> LedgerError {
+    LedgerError::transient(format!(
+        "cannot keep a lock file in {}: {error}: is it writable for this user?",
+        owners.dir.display()
+    ))
 }
 
 /// Whether the path still leads to the open file.

@@ -12,7 +12,7 @@ use super::{
     errors::{RowError, ledger_error, refusal},
     files::Identity,
     finish::finish,
-    owners::Owners,
+    owners::{Owners, lock_file},
     prune,
 };
 use crate::ledger::{Claim, ClaimRequest, Finish, Finished, LedgerError, Millis, Prune, Pruned};
@@ -110,7 +110,7 @@ impl Writer {
     fn write(&self, ops: &mut [Op]) -> Result<(), LedgerError> {
         for rung in [Rung::Together, Rung::Savepoints, Rung::Alone] {
             match self.attempt(ops, rung) {
-                Ok(()) => return self.identity.check(),
+                Ok(()) => return self.still_in_place(),
                 Err(Abort::Climb) => self.roll_back(),
                 Err(Abort::Failed(error)) => {
                     self.roll_back();
@@ -120,6 +120,12 @@ impl Writer {
         }
         // Not reached by refused rows, which the last rung answers one by one.
         Err(LedgerError::transient(format!("the ledger {} refused a whole batch", self.path.display())))
+    }
+
+    /// What was committed counts only while others see it, and see that we live.
+    fn still_in_place(&self) -> Result<(), LedgerError> {
+        self.identity.check()?;
+        self.owners.restore().map_err(|e| lock_file(&self.owners, &e))
     }
 
     fn attempt(&self, ops: &mut [Op], rung: Rung) -> Result<(), Abort> {

@@ -13,11 +13,11 @@ impl Core {
                 Some(Phase::Queued | Phase::Waiting | Phase::Held) => {
                     self.conclude(id, Outcome::Returned, usize::MAX);
                 }
-                Some(Phase::Burying { pause: true, .. }) => self.abandon(id),
+                Some(Phase::Publishing { pause: true, .. }) => self.abandon(id),
                 Some(
                     Phase::Claiming { .. }
                     | Phase::Running(_)
-                    | Phase::Burying { .. }
+                    | Phase::Publishing { .. }
                     | Phase::Finishing { .. },
                 )
                 | None => {}
@@ -30,10 +30,10 @@ impl Core {
     /// used-up attempt stays counted, so that the next worker dead-letters it without a run.
     pub(super) fn abandon(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
-        let Phase::Burying { ticket, error, .. } = &mut group.phase else { return };
+        let Phase::Publishing { ticket, error, .. } = &mut group.phase else { return };
         let error = std::mem::take(error);
         match ticket.take() {
-            Some(ticket) => self.finish(id, ticket, Ending::Failed { error }, Then::Requeue),
+            Some(ticket) => self.finish(id, ticket, Ending::Failed { error, parked: false }, Then::Requeue),
             None => self.conclude(id, Outcome::Returned, usize::MAX),
         }
     }

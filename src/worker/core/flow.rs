@@ -1,4 +1,4 @@
-//! A group's way: claim → run → finish → settle, and the dead letter beside it.
+//! A group's way: claim → run → finish → settle.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::{
 
 use super::{
     super::{
-        decide::{AfterClaim, AfterRun, Reason, after_claim, after_run},
+        decide::{AfterClaim, AfterRun, after_claim, after_run, waits_here},
         outcome::Outcome,
-        policy::{DeadLetter, OnMismatch},
+        policy::OnMismatch,
     },
-    Command, Core, GroupId, Letter, Phase, Run, Then, Timer,
+    Command, Core, GroupId, Phase, Purpose, Run, Then, Timer,
 };
 
 /// How long to wait before asking again for a claim that another process holds.
 const POLL_MIN: Duration = Duration::from_millis(20);
 const POLL_MAX: Duration = Duration::from_millis(500);
-/// How long to wait before a refused row or a failed dead letter is tried again.
-const AGAIN_MIN: Duration = Duration::from_millis(500);
-const AGAIN_MAX: Duration = Duration::from_secs(30);
+/// How long to wait before a refused row or a failed publish is tried again.
+pub(super) const AGAIN_MIN: Duration = Duration::from_millis(500);
+pub(super) const AGAIN_MAX: Duration = Duration::from_secs(30);
 
 impl Core {
     /// Claims for the slots that are free: one batch at a time, so that batches grow by themselves.
@@ -44,6 +44,7 @@ impl Core {
                 scope: self.policy.scope.clone(),
                 key: key.clone(),
                 fingerprint,
+                origin: group.origin,
                 copies: count(copies),
             });
             group.phase = Phase::Claiming { copies };
@@ -89,7 +90,7 @@ impl Core {
                 }
                 AfterClaim::Wait => self.wait(id, Phase::Waiting, POLL_MIN, POLL_MAX),
                 AfterClaim::Rekey => self.rekey(id),
-                AfterClaim::DeadLetter { ticket, reason, error } => self.bury(id, ticket, reason, error),
+                AfterClaim::DeadLetter { ticket, reason, error } => self.give_up(id, ticket, reason, error),
                 AfterClaim::Refused(why) => {
                     let key =
                         self.groups.get(&id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
@@ -162,10 +163,13 @@ impl Core {
                 self.finish(id, ticket, Ending::Done, Then::Conclude(outcome));
             }
             AfterRun::Retry { error, delay } => {
-                let outcome = Outcome::Retried { attempt: ticket.attempt, error: error.clone(), delay };
-                self.finish(id, ticket, Ending::Failed { error }, Then::Hold(outcome, delay));
+                if !self.draining && waits_here(delay, self.held, usize::from(self.policy.prefetch)) {
+                    self.fail_and_hold(id, ticket, error, delay);
+                } else {
+                    self.begin_publishing(id, Some(ticket), Purpose::Delay(delay), error);
+                }
             }
-            AfterRun::DeadLetter { reason, error } => self.bury(id, Some(ticket), reason, error),
+            AfterRun::DeadLetter { reason, error } => self.give_up(id, Some(ticket), reason, error),
             AfterRun::Pause { error } => {
                 if !self.handler.is_on() {
                     self.pause(&error);
@@ -174,6 +178,12 @@ impl Core {
             }
             AfterRun::Stopped => self.release(id, ticket),
         }
+    }
+
+    /// Row `failed`; then the delivery is held here until its next attempt.
+    pub(super) fn fail_and_hold(&mut self, id: GroupId, ticket: Ticket, error: String, delay: Duration) {
+        let outcome = Outcome::Retried { attempt: ticket.attempt, error: error.clone(), delay };
+        self.finish(id, ticket, Ending::Failed { error, parked: false }, Then::Hold(outcome, delay));
     }
 
     /// Takes the attempt back; then the delivery is in the line again, or returned by a drain.
@@ -261,6 +271,7 @@ impl Core {
                 // One copy goes on; the row is `failed`, so the others may go.
                 let others = group.receipts.split_off(group.receipts.len().min(1));
                 group.phase = Phase::Held;
+                self.held += 1;
                 self.settle_copies(others, crate::message::Settlement::Ack);
                 let rivals = self.groups.get_mut(&id).map(|group| std::mem::take(&mut group.rivals));
                 for rival in rivals.into_iter().flatten() {
@@ -303,78 +314,15 @@ impl Core {
         self.start_timer(delay, Timer::Group(id));
     }
 
-    /// Gives a message up, by the policy's way. With a ticket, the row becomes `dead` after that.
-    pub(super) fn bury(&mut self, id: GroupId, ticket: Option<Ticket>, reason: Reason, error: String) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
-        match (self.policy.dead_letter, ticket) {
-            (DeadLetter::Publish, ticket) => {
-                group.phase = Phase::Burying { ticket, reason, error, pause: false };
-                group.waits = 0;
-                self.publish(id);
-            }
-            (DeadLetter::Reject, Some(ticket)) => {
-                let ending = Ending::Dead { error: format!("{}: {error}", reason.as_str()) };
-                self.finish(id, ticket, ending, Then::Conclude(Outcome::Rejected { reason, error }));
-            }
-            (DeadLetter::Reject, None) => self.conclude(id, Outcome::Rejected { reason, error }, usize::MAX),
-        }
-    }
-
-    pub(super) fn publish(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get(&id) else { return };
-        let Phase::Burying { ticket, reason, error, .. } = &group.phase else { return };
-        let letter = Letter {
-            message: group.message.clone(),
-            key: group.key.clone(),
-            reason: *reason,
-            error: error.clone(),
-            attempts: ticket.as_ref().map_or(0, |ticket| ticket.attempt),
-            first_seen: ticket.as_ref().map(|ticket| ticket.first_seen),
-        };
-        self.out.push(Command::Publish(id, letter));
-    }
-
-    pub(super) fn published(&mut self, id: GroupId, result: Result<(), String>) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
-        let Phase::Burying { ticket, reason, error, pause } = &mut group.phase else { return };
-        match result {
-            Ok(()) => {
-                let outcome = Outcome::DeadLettered { reason: *reason, error: error.clone() };
-                let ending = Ending::Dead { error: format!("{}: {error}", reason.as_str()) };
-                match ticket.take() {
-                    Some(ticket) => self.finish(id, ticket, ending, Then::Conclude(outcome)),
-                    None => self.conclude(id, outcome, usize::MAX),
-                }
-            }
-            Err(why) => {
-                *pause = true;
-                group.waits = group.waits.saturating_add(1);
-                let delay = growing(AGAIN_MIN, AGAIN_MAX, group.waits);
-                if group.waits == 1 || delay == AGAIN_MAX {
-                    let key = group.key.as_ref().map_or("", Key::as_str);
-                    error!(
-                        queue = &*self.policy.queue,
-                        key, "cannot dead-letter, the message is kept: {why}"
-                    );
-                }
-                if self.draining {
-                    self.abandon(id);
-                } else {
-                    self.start_timer(delay, Timer::Group(id));
-                }
-            }
-        }
-    }
-
     /// The message runs under its key and fingerprint instead.
     fn rekey(&mut self, id: GroupId) {
         if let Some(group) = self.remove(id)
             && let Some(key) = group.key
         {
             let key = key.with_fingerprint(group.fingerprint);
-            let super::Group { fingerprint, message, receipts, .. } = group;
+            let super::Group { fingerprint, message, receipts, origin, .. } = group;
             if !receipts.is_empty() {
-                self.admit(super::Arrival { key, fingerprint, message, receipts });
+                self.admit(super::Arrival { key, fingerprint, message, origin, receipts });
             }
         }
     }
@@ -386,6 +334,7 @@ impl Core {
             self.remove(id);
             return;
         }
+        self.held += usize::from(matches!(phase, Phase::Held));
         group.phase = phase;
         group.waits = group.waits.saturating_add(1);
         let delay = growing(min, max, group.waits);
@@ -394,7 +343,7 @@ impl Core {
 }
 
 /// `min`, doubled with each wait, at most `max`.
-fn growing(min: Duration, max: Duration, waits: u32) -> Duration {
+pub(super) fn growing(min: Duration, max: Duration, waits: u32) -> Duration {
     min.saturating_mul(1 << waits.saturating_sub(1).min(16)).min(max)
 }
 

@@ -11,6 +11,7 @@ use crate::{
 use super::{
     super::{
         decide::Reason,
+        letter,
         outcome::Outcome,
         policy::{OnMismatch, OnMissingKey},
     },
@@ -19,10 +20,13 @@ use super::{
 
 impl Core {
     pub(super) fn delivered(&mut self, deliveries: Vec<Delivery>) {
-        for Delivery { message, receipt } in deliveries {
+        for Delivery { mut message, receipt } in deliveries {
+            let origin = letter::restore(&mut message);
             let fingerprint = Fingerprint::of(&message.body);
             match self.key_of(&message) {
-                Ok(key) => self.admit(Arrival { key, fingerprint, message, receipts: vec![receipt] }),
+                Ok(key) => {
+                    self.admit(Arrival { key, fingerprint, message, origin, receipts: vec![receipt] });
+                }
                 Err(_) if self.draining => self.settle_all(vec![receipt], Settlement::Return),
                 Err(MissingKey(error)) => {
                     warn!(queue = &*self.policy.queue, "a message has no key: {error}");
@@ -33,11 +37,12 @@ impl Core {
                         fingerprint,
                         message,
                         receipts,
+                        origin,
                         rivals,
                         phase,
                         waits: 0,
                     });
-                    self.bury(id, None, Reason::MissingKey, error);
+                    self.give_up(id, None, Reason::MissingKey, error);
                 }
             }
         }
@@ -68,6 +73,7 @@ impl Core {
             let same = self.policy.on_mismatch == OnMismatch::Ack || group.fingerprint == arrival.fingerprint;
             if same {
                 group.receipts.extend(arrival.receipts);
+                group.origin = group.origin.max(arrival.origin);
                 return;
             }
             if !matches!(group.phase, Phase::Held) {
@@ -82,6 +88,7 @@ impl Core {
             fingerprint: arrival.fingerprint,
             message: arrival.message,
             receipts: arrival.receipts,
+            origin: arrival.origin,
             rivals: Vec::new(),
             phase: Phase::Queued,
             waits: 0,
@@ -99,6 +106,9 @@ impl Core {
     /// Takes a group out; its rivals have their turn.
     pub(super) fn remove(&mut self, id: GroupId) -> Option<Group> {
         let mut group = self.groups.remove(&id)?;
+        if matches!(group.phase, Phase::Held) {
+            self.held -= 1;
+        }
         if let Some(key) = &group.key
             && self.by_key.get(key) == Some(&id)
         {
@@ -124,8 +134,8 @@ impl Core {
             && let Some(key) = group.key
             && !group.receipts.is_empty()
         {
-            let Group { fingerprint, message, receipts, .. } = group;
-            self.admit(Arrival { key, fingerprint, message, receipts });
+            let Group { fingerprint, message, receipts, origin, .. } = group;
+            self.admit(Arrival { key, fingerprint, message, origin, receipts });
         }
     }
 
@@ -145,8 +155,8 @@ impl Core {
         if let Some(key) = group.key
             && !late.is_empty()
         {
-            let Group { fingerprint, message, .. } = group;
-            self.admit(Arrival { key, fingerprint, message, receipts: late });
+            let Group { fingerprint, message, origin, .. } = group;
+            self.admit(Arrival { key, fingerprint, message, origin, receipts: late });
         }
     }
 
@@ -178,12 +188,12 @@ impl Core {
             group.receipts.clear();
             group.rivals.clear();
             match group.phase {
-                Phase::Queued | Phase::Waiting | Phase::Burying { ticket: None, pause: true, .. } => {
+                Phase::Queued | Phase::Waiting | Phase::Publishing { ticket: None, pause: true, .. } => {
                     gone.push(*id)
                 }
                 Phase::Claiming { .. }
                 | Phase::Running(_)
-                | Phase::Burying { .. }
+                | Phase::Publishing { .. }
                 | Phase::Finishing { .. }
                 | Phase::Held => {}
             }

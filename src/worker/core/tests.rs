@@ -151,7 +151,7 @@ fn of_failed_copies_one_goes_on_after_the_delay() {
     let group = claims(&bench.deliver(&[("a", "x"), ("a", "x")]))[0];
     bench.feed(Event::Claimed(vec![group], Ok(vec![claimed(1)])));
     let commands = bench.feed(Event::Ran(group, retry()));
-    assert_eq!(finishes(&commands), [(Ending::Failed { error: "e".into() }, 1)]);
+    assert_eq!(finishes(&commands), [(Ending::Failed { error: "e".into(), parked: false }, 1)]);
     assert_eq!(settled(&bench.feed(recorded(&[group]))), [(2, Settlement::Ack)]);
     assert!(claims(&bench.after(Duration::from_millis(999))).is_empty());
     assert_eq!(claims(&bench.after(Duration::from_millis(1))).len(), 1);
@@ -163,7 +163,8 @@ fn the_last_attempt_is_dead_lettered_before_the_row_and_the_row_before_the_ack()
     let group = bench.run_one("a", 2);
     let commands = bench.feed(Event::Ran(group, retry()));
     let Some(Command::Publish(_, letter)) = commands.first() else { panic!("{commands:?}") };
-    assert_eq!((letter.reason, letter.attempts, letter.error.as_str()), (Reason::MaxAttempts, 2, "e"));
+    assert_eq!((letter.attempt, letter.error.as_str()), (2, "e"));
+    assert_eq!(letter.purpose, Purpose::Dead(Reason::MaxAttempts));
     assert!(finishes(&commands).is_empty() && settled(&commands).is_empty());
 
     let commands = bench.feed(Event::Published(group, Err("blocked".into())));
@@ -209,7 +210,7 @@ fn another_body_waits_for_the_first_ones_fate() {
     let rival = claims(&commands);
     let commands = bench.feed(Event::Claimed(rival, Ok(vec![Claim::Mismatch])));
     let Some(Command::Publish(id, letter)) = commands.first() else { panic!("{commands:?}") };
-    assert_eq!(letter.reason, Reason::Mismatch);
+    assert_eq!(letter.purpose, Purpose::Dead(Reason::Mismatch));
     assert_eq!(settled(&bench.feed(Event::Published(*id, Ok(())))), [(2, Settlement::Ack)]);
 }
 
@@ -379,4 +380,75 @@ fn a_claim_that_arrives_during_a_drain_is_given_back_unrun() {
     assert!(runs(&commands).is_empty());
     assert_eq!(finishes(&commands), [(Ending::Released, 0)]);
     assert_eq!(settled(&bench.feed(recorded(&group))), [(1, Settlement::Return)]);
+}
+
+/// Long delays, and short ones beyond half of the prefetch, are waited for in the broker: a copy is
+/// confirmed, then the row says so, then the original is acked.
+#[test]
+fn a_long_delay_is_a_confirmed_copy_before_the_row_and_the_row_before_the_ack() {
+    let mut bench = Bench::new(|policy| policy.retry.initial_interval = Duration::from_secs(60));
+    let group = bench.run_one("a", 1);
+    let commands = bench.feed(Event::Ran(group, retry()));
+    let Some(Command::Publish(_, letter)) = commands.first() else { panic!("{commands:?}") };
+    assert_eq!((letter.attempt, letter.purpose), (1, Purpose::Delay(Duration::from_secs(60))));
+    assert!(finishes(&commands).is_empty() && settled(&commands).is_empty());
+    let commands = bench.feed(Event::Published(group, Ok(())));
+    assert_eq!(finishes(&commands), [(Ending::Failed { error: "e".into(), parked: true }, 0)]);
+    assert!(settled(&commands).is_empty());
+    assert_eq!(settled(&bench.feed(recorded(&[group]))), [(1, Settlement::Ack)]);
+    assert_eq!(bench.core.in_flight(), 0);
+}
+
+/// A new queue may refuse its first messages, and a broker that is away may be back at any time.
+#[test]
+fn a_copy_that_is_refused_is_tried_again_while_its_delay_lasts_and_then_waits_here() {
+    let mut bench = Bench::new(|policy| policy.retry.initial_interval = Duration::from_secs(10));
+    let group = bench.run_one("a", 1);
+    bench.feed(Event::Ran(group, retry()));
+    let start = bench.now;
+    loop {
+        let commands = bench.feed(Event::Published(group, Err("nacked".into())));
+        assert!(settled(&commands).is_empty());
+        if let [(Ending::Failed { parked, .. }, _)] = &finishes(&commands)[..] {
+            assert!(!parked);
+            break;
+        }
+        let wake = bench.core.next_wake().expect("a timer");
+        let commands = bench.after(wake.duration_since(bench.now));
+        assert!(matches!(commands[..], [Command::Publish(..)]), "{commands:?}");
+    }
+    bench.feed(recorded(&[group]));
+    let wake = bench.core.next_wake().expect("a timer");
+    assert_eq!(wake.duration_since(start), Duration::from_secs(10), "its attempt comes when it was due");
+    assert_eq!(claims(&bench.after(wake.duration_since(bench.now))).len(), 1);
+}
+
+#[test]
+fn of_many_failing_messages_only_half_of_the_prefetch_waits_here() {
+    let mut bench = Bench::new(|policy| (policy.prefetch, policy.concurrency) = (10, 10));
+    let names: Vec<String> = (0..10).map(|n| n.to_string()).collect();
+    let messages: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let groups = claims(&bench.deliver(&messages));
+    bench.feed(Event::Claimed(groups.clone(), Ok(vec![claimed(1); 10])));
+    let mut published = 0;
+    for group in groups {
+        let commands = bench.feed(Event::Ran(group, retry()));
+        published += commands.iter().filter(|c| matches!(c, Command::Publish(..))).count();
+        bench.feed(recorded(&[group]));
+    }
+    assert_eq!(published, 5);
+}
+
+#[test]
+fn the_freshest_of_several_copies_speaks_for_them() {
+    assert!(Origin::Redelivered < Origin::Sequel(1) && Origin::Sequel(1) < Origin::Sequel(2));
+    assert!(Origin::Sequel(u32::MAX) < Origin::Fresh);
+}
+
+#[test]
+fn a_superseded_delivery_is_acked() {
+    let mut bench = Bench::new(|_| {});
+    let group = claims(&bench.deliver(&[("a", "")]));
+    let commands = bench.feed(Event::Claimed(group, Ok(vec![Claim::Superseded])));
+    assert_eq!(settled(&commands), [(1, Settlement::Ack)]);
 }

@@ -52,6 +52,13 @@ async fn counted_and_repeated_messages() {
 }
 
 #[tokio::test]
+async fn skipped_messages_keep_the_others_numbers() {
+    let rest = items(&["--count", "3", "--repeat", "2", "--id-prefix", "p", "--skip", "2"]).await;
+    assert_eq!(shown(&rest), [r#"Index(3) p-3 "3" 1"#, r#"Index(3) p-3 "3" 2"#]);
+    assert_eq!(items(&["--count", "3", "--skip", "9"]).await, []);
+}
+
+#[tokio::test]
 async fn each_line_is_a_message_with_its_number_and_bytes() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"a\r\n\n\xff\nlast").unwrap();

@@ -1,0 +1,169 @@
+//! Where a queue's rejected messages go, as far as AMQP lets one see it.
+//!
+//! There is no question for a queue's arguments. But declaring an existing queue with other arguments
+//! is refused with 406, and the refusal names the first argument that differs and its true value
+//! (RabbitMQ's "inequivalent arg"); so asking again and again, each time with what was learnt, ends
+//! with all of them. Nothing is changed by that. What a policy sets stays unseen.
+
+use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+
+use crate::message::{Table, Value};
+
+use super::{BrokerError, Connection, Kind, convert::short, topology};
+
+/// More arguments than RabbitMQ knows.
+const ROUNDS_MAX: usize = 32;
+
+/// Where rejected messages go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The queue has no dead-letter exchange of its own; a policy may give it one.
+    NotSeen,
+    /// To this exchange, which exists; empty for the default one, with the queue it leads to.
+    To { exchange: String },
+    /// It names an exchange or a queue that is not there: what is rejected is dropped.
+    Broken { why: String },
+    /// The broker does not let us look.
+    Unknown { why: String },
+}
+
+/// Looks for the dead-letter route of an existing queue.
+///
+/// # Errors
+///
+/// Only if the connection fails.
+pub async fn dead_letter_route(connection: &Connection, queue: &str) -> Result<Route, BrokerError> {
+    let arguments = match arguments(connection, queue).await {
+        Ok(Ok(arguments)) => arguments,
+        Ok(Err(why)) => return Ok(Route::Unknown { why }),
+        Err(error) => return Err(error),
+    };
+    let text = |name: &str| arguments.get(name).and_then(Value::to_text);
+    let Some(exchange) = text("x-dead-letter-exchange") else { return Ok(Route::NotSeen) };
+    if exchange.is_empty() {
+        let target = text("x-dead-letter-routing-key").unwrap_or_else(|| queue.to_owned());
+        return Ok(match topology::look(connection, &target).await? {
+            Some(_) => Route::To { exchange },
+            None => {
+                Route::Broken { why: format!("it dead-letters to the queue '{target}', which is not there") }
+            }
+        });
+    }
+    Ok(if exchange_exists(connection, &exchange).await? {
+        Route::To { exchange }
+    } else {
+        Route::Broken { why: format!("its dead-letter exchange '{exchange}' does not exist") }
+    })
+}
+
+/// Whether there is an exchange of that name.
+///
+/// # Errors
+///
+/// Anything but 404.
+pub async fn exchange_exists(connection: &Connection, exchange: &str) -> Result<bool, BrokerError> {
+    let name = short(exchange, "the exchange's name")?;
+    let channel = connection.channel().await?;
+    let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+    let declared = channel.exchange_declare(name, lapin::ExchangeKind::Direct, options, Default::default());
+    match topology::bounded(declared).await {
+        Ok(()) => {
+            topology::goodbye(&channel).await;
+            Ok(true)
+        }
+        Err(error) if error.kind() == Kind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The queue's arguments; `Ok(Err(why))` if the broker will not tell.
+async fn arguments(connection: &Connection, queue: &str) -> Result<Result<Table, String>, BrokerError> {
+    let spec = topology::QueueSpec { name: queue.to_owned(), arguments: Table::new() };
+    let mut asked =
+        Asked { spec, options: QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() } };
+    // It must exist: the last question would make it.
+    if topology::look(connection, queue).await?.is_none() {
+        return Ok(Err(format!("there is no queue '{queue}'")));
+    }
+    for _ in 0..ROUNDS_MAX {
+        match topology::declare(connection, &asked.spec, asked.options).await {
+            Ok(_) => return Ok(Ok(asked.spec.arguments)),
+            Err(error) if error.kind() == Kind::PreconditionFailed => {
+                if !asked.learn(&error.to_string()) {
+                    return Ok(Err(error.to_string()));
+                }
+            }
+            Err(error) if error.is_permanent() => return Ok(Err(error.to_string())),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Err("its arguments could not be found out".to_owned()))
+}
+
+/// What the next question says.
+struct Asked {
+    spec: topology::QueueSpec,
+    options: QueueDeclareOptions,
+}
+
+impl Asked {
+    /// Takes in one refusal; `false` if it teaches nothing new.
+    fn learn(&mut self, refusal: &str) -> bool {
+        let quoted = |after: &str| {
+            let (_, rest) = refusal.split_once(after)?;
+            rest.split_once('\'').map(|(value, _)| value.to_owned())
+        };
+        let Some(name) = quoted("inequivalent arg '") else { return false };
+        if let (Some(value), Some(kind)) = (quoted("current is the value '"), quoted("of type '")) {
+            let number = value.parse::<i64>();
+            let value = match (kind.as_str(), number) {
+                ("longstr", _) => Value::text(value),
+                ("bool" | "boolean", _) => Value::Bool(value == "true"),
+                (_, Ok(number)) => Value::I64(number),
+                _ => return false,
+            };
+            return self.spec.arguments.insert(name, value).is_none();
+        }
+        let Some(current) = quoted("current is '") else { return false };
+        let flag = match name.as_str() {
+            "durable" => &mut self.options.durable,
+            "auto_delete" => &mut self.options.auto_delete,
+            "exclusive" => &mut self.options.exclusive,
+            _ => return false,
+        };
+        let current = current == "true";
+        let is_new = *flag != current;
+        *flag = current;
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_teaches_one_argument() {
+        let mut asked = Asked {
+            spec: topology::QueueSpec { name: "q".into(), arguments: Table::new() },
+            options: QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() },
+        };
+        let said = |rest: &str| format!("the broker says 406 PRECONDITION_FAILED - inequivalent arg {rest}");
+        assert!(
+            asked
+                .learn(&said("'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'"))
+        );
+        assert!(!asked.options.durable);
+        let dlx = said(
+            "'x-dead-letter-exchange' for queue 'q' in vhost '/': received none but current is the value 'dlx' of type 'longstr'",
+        );
+        assert!(asked.learn(&dlx));
+        assert!(!asked.learn(&dlx), "nothing new: give up, do not ask for ever");
+        assert!(asked.learn(&said(
+            "'x-message-ttl' for queue 'q' in vhost '/': received none but current is the value '60000' of type 'signedint'"
+        )));
+        assert_eq!(asked.spec.arguments["x-dead-letter-exchange"], Value::text("dlx"));
+        assert_eq!(asked.spec.arguments["x-message-ttl"], Value::I64(60_000));
+        assert!(!asked.learn("the broker says 406 PRECONDITION_FAILED - something else"));
+    }
+}

@@ -1,0 +1,10 @@
+//! What only the SQLite ledger can get wrong: files, locks, processes, triggers, other programs.
+
+mod damage;
+mod files;
+mod opening;
+mod others;
+mod processes;
+mod refusals;
+mod setup;
+mod sql;
