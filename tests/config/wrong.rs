@@ -79,7 +79,22 @@ fn each_wrong_value_gives_its_sentence() {
             w("http_headers = { A = \"hidden\" }"),
             "[[worker]] #1: http_headers is only for http handlers: take it out, or give http",
         ),
-        (w("!pipe = [\"a\"]"), "pipe handlers are not available in this version"),
+        (w("!shell = \" \""), "shell = \" \": expected a command line for /bin/sh"),
+        (w("!shell = [\"a\"]"), "shell = […]: expected a command line for /bin/sh"),
+        (w("!shell = \"a\\u0000\""), "a NUL character cannot be passed"),
+        (w("!exec = [\"a\"]\nshell = \"a\""), "more than one handler (exec, shell): keep one of them"),
+        (
+            w("!exec = [\"a\"]\nexit_codes = \"x\""),
+            "exit_codes = \"x\": expected sysexits or rabbitmq-cli-consumer",
+        ),
+        (w("!pipe = []"), "pipe = […]: no program is named"),
+        (w("!pipe = \"a b\""), "pipe = \"a b\": expected a list of texts, the program first"),
+        (w("!pipe = [\"a\"]\npipe_children = 0"), "pipe_children = 0: expected a whole number from 1"),
+        (w("!pipe = [\"a\"]\npipe_in_flight = \"x\""), "pipe_in_flight = \"x\": expected a whole number"),
+        (
+            w("!pipe = [\"a\"]\npipe_framing = \"x\""),
+            "pipe_framing = \"x\": expected lines or length_prefixed_uint32_be",
+        ),
         (w("!sql = \"a\""), "sql handlers are not available in this version"),
         (w("retry = 3"), "[[worker]] #1: retry = 3: expected a table of settings"),
         (

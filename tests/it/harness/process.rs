@@ -135,3 +135,21 @@ impl Ended {
         self
     }
 }
+
+/// Whether a process still does anything; a zombie does not.
+pub fn is_alive(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
+/// The children of a process, each with its name and state.
+pub fn children(parent: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        if status.lines().any(|line| line == format!("PPid:\t{parent}")) {
+            found.push(status.lines().take(3).collect::<Vec<_>>().join(" "));
+        }
+    }
+    found
+}
