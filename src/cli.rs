@@ -7,6 +7,7 @@ pub mod ledger;
 pub mod logging;
 pub mod publish;
 pub mod run;
+pub mod stack;
 
 use clap::{Parser, Subcommand};
 

@@ -6,7 +6,7 @@ pub mod log;
 mod output;
 pub mod pipe;
 mod process_group;
-mod program;
+pub mod program;
 
 use std::{sync::Arc, time::Duration};
 

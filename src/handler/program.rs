@@ -45,8 +45,16 @@ fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
+/// The variable by which Rust's standard library sizes the stacks of threads.
+pub const STACK_VARIABLE: &str = "RUST_MIN_STACK";
+/// Set beside it if it was set by us.
+pub const STACK_IS_OURS: &str = "ACKONCE_STACK_SET";
+
 /// Takes our own settings and secrets out of what the child inherits.
 pub(super) fn remove_our_settings(command: &mut Command) {
+    if std::env::var_os(STACK_IS_OURS).is_some() {
+        command.env_remove(STACK_VARIABLE);
+    }
     for (name, _) in std::env::vars_os() {
         if name == "AMQP_URL" || name.as_encoded_bytes().starts_with(b"ACKONCE_") {
             command.env_remove(&name);

@@ -4,6 +4,7 @@ mod harness;
 
 mod arrows;
 mod crash;
+mod deep_headers;
 mod drain;
 mod exec;
 mod failure;

@@ -13,6 +13,7 @@ use super::{LIMIT, until};
 /// The binary, with none of our settings inherited from whoever runs the tests.
 pub fn ackonce() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ackonce"));
+    command.env_remove("RUST_MIN_STACK");
     for (name, _) in std::env::vars_os() {
         if name == "AMQP_URL" || name.as_encoded_bytes().starts_with(b"ACKONCE_") {
             command.env_remove(name);
