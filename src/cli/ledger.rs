@@ -1,5 +1,6 @@
 //! `ackonce ledger`: what a ledger holds, and what an operator may do to it. Also while workers run.
 
+mod history;
 mod output;
 mod prune;
 
@@ -10,7 +11,7 @@ use clap::{Args, Subcommand};
 use super::Failure;
 use crate::{
     config::{Config, LedgerConfig, LedgerUrl},
-    ledger::{Filter, Forgotten, Inspect, LedgerError, Row, State, sqlite::SqliteReader},
+    ledger::{Filter, Forgotten, Inspect, LedgerError, Row, State, sqlite::SqliteReader, unix_millis},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -137,7 +138,7 @@ async fn inspect(ledger: &impl Inspect, command: LedgerCommand, json: bool) -> R
         }
         LedgerCommand::Show { key, scope } => {
             let rows = found(&key, scope.as_deref(), ledger.show(&key, scope.as_deref()).await?)?;
-            output::print(&if json { output::json(&rows)? } else { output::show(&rows) })
+            output::print(&if json { output::json(&rows)? } else { output::show(&rows, unix_millis()) })
         }
         LedgerCommand::Forget { key, scope } => {
             let rows = found(&key, scope.as_deref(), ledger.show(&key, scope.as_deref()).await?)?;

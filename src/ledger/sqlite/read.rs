@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     key::Key,
-    ledger::{Filter, Forgotten, Inspect, LedgerError, Row, ScopeStats, State, Stats},
+    ledger::{FailedAttempt, Filter, Forgotten, Inspect, LedgerError, Row, ScopeStats, State, Stats},
 };
 
 /// So many owners are kept without asking whether a row still names them: about 20 KiB.
@@ -35,7 +35,11 @@ const OWNERS_KEPT: u64 = 256;
 /// What all lists of rows select; see [`read_row`].
 const COLUMNS: &str =
     "s.name, m.key, m.state, m.attempts, m.duplicates, o.name, m.first_seen_ms, m.updated_ms,
-    m.last_duplicate_ms, m.last_error";
+    m.last_duplicate_ms, m.last_error, m.next_attempt_ms, m.id";
+
+/// The oldest first.
+const FAILURES: &str =
+    "SELECT attempt, ended_ms, ran_ms, error FROM failures WHERE message_id = ?1 ORDER BY id";
 
 /// Reads a ledger that is there; never creates one.
 #[derive(Clone, Debug)]
@@ -144,9 +148,16 @@ impl SqliteReader {
 
     fn select(&self, rest: &str, parameters: impl rusqlite::Params) -> Result<Vec<Row>, LedgerError> {
         let mut rows = self.read(|connection| {
-            connection
+            // One snapshot: a row's id may be another's by the next statement.
+            let snapshot = connection.unchecked_transaction()?;
+            let mut failures = snapshot.prepare(FAILURES)?;
+            let mut read = |row: &rusqlite::Row<'_>| {
+                let failures = failures.query_map([row.get::<_, i64>(11)?], read_failure)?;
+                Ok(Row { failures: failures.collect::<Result<_, _>>()?, ..read_row(row)? })
+            };
+            snapshot
                 .prepare(&format!("SELECT {COLUMNS} {rest}"))?
-                .query_map(parameters, read_row)?
+                .query_map(parameters, &mut read)?
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(RowError::from)
         })?;
@@ -274,8 +285,14 @@ fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         first_seen_ms: row.get(6)?,
         updated_ms: row.get(7)?,
         last_duplicate_ms: row.get(8)?,
+        next_attempt_ms: row.get(10)?,
         last_error: row.get(9)?,
+        failures: Vec::new(),
     })
+}
+
+fn read_failure(row: &rusqlite::Row<'_>) -> rusqlite::Result<FailedAttempt> {
+    Ok(FailedAttempt { attempt: row.get(0)?, ended_ms: row.get(1)?, ran_ms: row.get(2)?, error: row.get(3)? })
 }
 
 /// SQLite's integers are signed; our counts are never negative (there are CHECKs).
