@@ -289,12 +289,39 @@ async fn prune_removes_what_is_old() {
         desk.put("orders", key, Some(Ending::Done), now - days * DAY).await;
     }
     assert_eq!(desk.run(&["prune"]).ok(), "removed 2 rows older than 7d\n");
-    assert_eq!(desk.json(&["prune", "--older-than", "5d"]), json!({ "removed": 1, "complete": true }));
+    let mut command = desk.command(&["prune", "--older-than", "5d", "--json"]);
+    let said: Said = command.env("ACKONCE_RETENTION", "5d").output().unwrap().into();
+    assert_eq!(
+        serde_json::from_str::<Value>(&said.ok()).unwrap(),
+        json!({ "removed": 1, "complete": true }),
+        "no less than configured"
+    );
     assert_eq!(desk.json(&["list"])[0]["message_id"], json!("4"));
     desk.run(&["prune", "--older-than", "often"]).fails(2, "often");
     let mut command = desk.command(&["prune"]);
     let said: Said = command.env("ACKONCE_RETENTION", "400d").output().unwrap().into();
     assert_eq!(said.ok(), "removed 0 rows older than 400d\n");
+}
+
+/// K12: what is forgotten before it can no longer come back runs a second time. Unfinished rows do
+/// not go by the age of finished ones.
+#[tokio::test]
+async fn prune_warns_below_the_configured_retention() {
+    let desk = Desk::new().await;
+    let hours_ago = |hours: Millis| unix_millis() - hours * 3_600_000;
+    let failed = Ending::Failed { error: "no".to_owned(), parked: false, next_after: None };
+    desk.put("orders", "done", Some(Ending::Done), hours_ago(3)).await;
+    desk.put("orders", "failed", Some(failed), hours_ago(3)).await;
+    desk.put("orders", "working", None, hours_ago(3)).await;
+    let said = desk.run(&["prune", "--older-than", "1h"]);
+    assert_eq!((said.code, &*said.stdout), (Some(0), "removed 1 row older than 1h\n"));
+    let warned = said.stderr.contains("rows older than 1h") && said.stderr.contains("retention is 7d");
+    assert!(warned, "{}", said.stderr);
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 2);
+    std::fs::write(desk.dir.path().join("a.toml"), "[ledger]\nretention = \"2h\"\n").unwrap();
+    let mut command = desk.command(&["prune", "--older-than", "1h", "--config", "a.toml"]);
+    let said: Said = command.current_dir(&desk.dir).output().unwrap().into();
+    assert!(said.stderr.contains("retention is 2h"), "{}", said.stderr);
 }
 
 /// It works in steps, so a signal ends it soon; what was removed is counted, and the rest is there.

@@ -9,6 +9,8 @@ mod failure;
 mod http;
 mod https;
 mod key;
+mod ledger_compact;
+mod ledger_pressure;
 mod ledger_trouble;
 mod main_job;
 mod own_broker;
