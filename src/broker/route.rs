@@ -38,6 +38,10 @@ pub async fn dead_letter_route(connection: &Connection, queue: &str) -> Result<R
         Ok(Err(why)) => return Ok(Route::Unknown { why }),
         Err(error) => return Err(error),
     };
+    route(connection, queue, &arguments).await
+}
+
+async fn route(connection: &Connection, queue: &str, arguments: &Table) -> Result<Route, BrokerError> {
     let text = |name: &str| arguments.get(name).and_then(Value::to_text);
     let Some(exchange) = text("x-dead-letter-exchange") else { return Ok(Route::NotSeen) };
     if exchange.is_empty() {
@@ -53,6 +57,24 @@ pub async fn dead_letter_route(connection: &Connection, queue: &str) -> Result<R
         Route::To { exchange }
     } else {
         Route::Broken { why: format!("its dead-letter exchange '{exchange}' does not exist") }
+    })
+}
+
+/// Why the broker may drop messages of an existing queue, if that can be seen: a quorum queue drops what
+/// was delivered more often than its limit (20 on RabbitMQ 4), unless it dead-letters.
+///
+/// # Errors
+///
+/// Only if the connection fails.
+pub async fn why_dropped(connection: &Connection, queue: &str) -> Result<Option<String>, BrokerError> {
+    let Ok(arguments) = arguments(connection, queue).await? else { return Ok(None) };
+    if arguments.get("x-queue-type").and_then(Value::to_text).as_deref() != Some("quorum") {
+        return Ok(None);
+    }
+    Ok(match route(connection, queue, &arguments).await? {
+        Route::NotSeen => Some("it has no dead-letter exchange of its own".to_owned()),
+        Route::Broken { why } => Some(why),
+        Route::To { .. } | Route::Unknown { .. } => None,
     })
 }
 

@@ -105,6 +105,16 @@ impl Source {
         })
     }
 
+    /// Why the broker may drop messages of this queue, if that can be seen; see [`route::why_dropped`].
+    /// A source that may not look, or whose rejects were looked at, says nothing.
+    pub async fn why_dropped(&self, session: &Session) -> Option<String> {
+        if self.declare == Declare::None || self.rejects.is_some() {
+            return None;
+        }
+        // Only advice: what is wrong with the connection, the session reports.
+        route::why_dropped(&session.connection, &self.queue).await.unwrap_or(None)
+    }
+
     async fn find_queue(&self, connection: &Connection) -> Result<Option<u32>, BrokerError> {
         match self.declare {
             Declare::Create => {

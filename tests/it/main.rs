@@ -12,6 +12,7 @@ mod key;
 mod ledger_compact;
 mod ledger_pressure;
 mod ledger_trouble;
+mod lost_queues;
 mod main_job;
 mod own_broker;
 mod own_broker_failure;
