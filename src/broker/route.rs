@@ -9,7 +9,7 @@ use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 
 use crate::message::{Table, Value};
 
-use super::{BrokerError, Connection, Kind, convert::short, topology};
+use super::{BrokerError, Connection, Declare, Kind, Session, Source, convert::short, topology};
 
 /// More arguments than RabbitMQ knows.
 const ROUNDS_MAX: usize = 32;
@@ -25,6 +25,49 @@ pub enum Route {
     Broken { why: String },
     /// The broker does not let us look.
     Unknown { why: String },
+}
+
+impl Source {
+    /// A rejected message without a route is dropped by the broker, silently.
+    pub(super) async fn check_rejects(&self, connection: &Connection) -> Result<(), BrokerError> {
+        let Some(rejects) = &self.rejects else { return Ok(()) };
+        let dropped = |why: &str| {
+            let queue = &self.queue;
+            BrokerError::new(
+                Kind::PreconditionFailed,
+                format!(
+                    "rejected messages of '{queue}' would be dropped: {why}; or use dead_letter = \"publish\""
+                ),
+            )
+        };
+        if let Some(exchange) = &rejects.exchange {
+            return if exchange_exists(connection, exchange).await? {
+                Ok(())
+            } else {
+                Err(dropped(&format!("there is no exchange '{exchange}': make it")))
+            };
+        }
+        match dead_letter_route(connection, &self.queue).await? {
+            Route::To { .. } => Ok(()),
+            Route::Broken { why } => Err(dropped(&why)),
+            Route::NotSeen => Err(dropped(
+                "it has no dead-letter exchange; if a policy sets one, name it with dead_letter_exchange",
+            )),
+            Route::Unknown { why } => Err(dropped(&format!(
+                "its dead-letter exchange cannot be seen ({why}); name it with dead_letter_exchange"
+            ))),
+        }
+    }
+
+    /// Why the broker may drop messages of this queue, if that can be seen; see [`why_dropped`].
+    /// A source that may not look, or whose rejects were looked at, says nothing.
+    pub async fn why_dropped(&self, session: &Session) -> Option<String> {
+        if self.declare == Declare::None || self.rejects.is_some() {
+            return None;
+        }
+        // Only advice: what is wrong with the connection, the session reports.
+        why_dropped(&session.connection, &self.queue).await.unwrap_or(None)
+    }
 }
 
 /// Looks for the dead-letter route of an existing queue.

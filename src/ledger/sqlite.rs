@@ -2,7 +2,7 @@
 //!
 //! - `open`, `create`, `migrate`: which files are taken for a ledger, and how they are made.
 //! - `writer`: the thread that owns the connection; `batch`: what the rows of a transaction share.
-//! - `claim`, `finish`, `prune`: one row's, or one step's, work in SQL.
+//! - `claim`, `finish`, `failures`, `prune`: one row's, or one step's, work in SQL.
 //! - `owners`: who is alive; `files`: whether the ledger's files are still in their place; `log`: how
 //!   long its log has grown.
 //! - `read`, `compact`: looking into a ledger and making its file smaller, also from another process.
@@ -12,6 +12,7 @@ mod claim;
 mod compact;
 mod create;
 mod errors;
+mod failures;
 mod files;
 mod finish;
 mod log;

@@ -16,4 +16,6 @@ mod lost_queues;
 mod main_job;
 mod own_broker;
 mod own_broker_failure;
+mod promises;
 mod session;
+mod timeout;

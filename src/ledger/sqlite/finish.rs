@@ -8,11 +8,9 @@ use super::{
     batch::Batch,
     claim::{IGNORED, read_state},
     errors::RowError,
+    failures,
 };
-use crate::ledger::{
-    Ending, Finish, Finished, Millis, State, bounded_error,
-    history::{FAILURES_MAX, millis},
-};
+use crate::ledger::{Ending, Finish, Finished, Millis, State, bounded_error};
 
 /// Row ids are used again after pruning, so the id alone proves nothing. A released attempt keeps
 /// `interrupted` for the next one; any other ending answers that question.
@@ -23,14 +21,6 @@ const FINISH: &str = "
            last_duplicate_ms = CASE WHEN ?10 > 0 THEN ?11 ELSE last_duplicate_ms END,
            updated_ms = ?11, parked = CASE WHEN ?12 THEN ?5 ELSE parked END, next_attempt_ms = ?13
      WHERE id = ?1 AND scope_id = ?2 AND key = ?3 AND owner_id = ?4 AND attempts = ?5 AND state = 'processing'";
-
-const REMEMBER: &str = "
-    INSERT INTO failures (message_id, attempt, ended_ms, ran_ms, error) VALUES (?1, ?2, ?3, ?4, ?5)";
-
-/// All but the latest so many.
-const FORGET: &str = "
-    DELETE FROM failures
-     WHERE id IN (SELECT id FROM failures WHERE message_id = ?1 ORDER BY id DESC LIMIT -1 OFFSET ?2)";
 
 const LOOK: &str = "
     SELECT state, attempts FROM messages WHERE id = ?1 AND scope_id = ?2 AND key = ?3 AND owner_id = ?4";
@@ -69,9 +59,7 @@ pub(super) fn finish(
     ))?;
     if changed == 1 {
         if let Some(error) = error {
-            let ran_ms = finish.ran.map(millis);
-            batch.prepare(REMEMBER)?.execute((row, attempt, now, ran_ms, error))?;
-            batch.prepare(FORGET)?.execute((row, FAILURES_MAX))?;
+            failures::add(batch, row, attempt, finish.ran, error, now)?;
         }
         return Ok(Finished::Recorded);
     }

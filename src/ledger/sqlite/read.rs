@@ -20,13 +20,14 @@ use super::{
     blocking,
     claim::read_state,
     errors::{RowError, ledger_error},
+    failures,
     files::{beside, len},
     open::{self, Located, connect},
     owners::Owners,
 };
 use crate::{
     key::Key,
-    ledger::{FailedAttempt, Filter, Forgotten, Inspect, LedgerError, Row, ScopeStats, State, Stats},
+    ledger::{Filter, Forgotten, Inspect, LedgerError, Row, ScopeStats, State, Stats},
 };
 
 /// So many owners are kept without asking whether a row still names them: about 20 KiB.
@@ -36,10 +37,6 @@ const OWNERS_KEPT: u64 = 256;
 const COLUMNS: &str =
     "s.name, m.key, m.state, m.attempts, m.duplicates, o.name, m.first_seen_ms, m.updated_ms,
     m.last_duplicate_ms, m.last_error, m.next_attempt_ms, m.id";
-
-/// The oldest first.
-const FAILURES: &str =
-    "SELECT attempt, ended_ms, ran_ms, error FROM failures WHERE message_id = ?1 ORDER BY id";
 
 /// Reads a ledger that is there; never creates one.
 #[derive(Clone, Debug)]
@@ -150,9 +147,9 @@ impl SqliteReader {
         let mut rows = self.read(|connection| {
             // One snapshot: a row's id may be another's by the next statement.
             let snapshot = connection.unchecked_transaction()?;
-            let mut failures = snapshot.prepare(FAILURES)?;
+            let mut failures = snapshot.prepare(failures::OF_MESSAGE)?;
             let mut read = |row: &rusqlite::Row<'_>| {
-                let failures = failures.query_map([row.get::<_, i64>(11)?], read_failure)?;
+                let failures = failures.query_map([row.get::<_, i64>(11)?], failures::read)?;
                 Ok(Row { failures: failures.collect::<Result<_, _>>()?, ..read_row(row)? })
             };
             snapshot
@@ -289,10 +286,6 @@ fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         last_error: row.get(9)?,
         failures: Vec::new(),
     })
-}
-
-fn read_failure(row: &rusqlite::Row<'_>) -> rusqlite::Result<FailedAttempt> {
-    Ok(FailedAttempt { attempt: row.get(0)?, ended_ms: row.get(1)?, ran_ms: row.get(2)?, error: row.get(3)? })
 }
 
 /// SQLite's integers are signed; our counts are never negative (there are CHECKs).
