@@ -10,8 +10,10 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use uuid::Uuid;
 
 use super::{
-    Claim, ClaimRequest, Ending, Filter, Finish, Finished, Forgotten, Inspect, Ledger, LedgerError, Millis,
-    Owner, Prune, Pruned, Row, ScopeStats, State, Stats, Ticket, bounded_error, prune::Horizon,
+    Claim, ClaimRequest, Ending, FailedAttempt, Filter, Finish, Finished, Forgotten, Inspect, Ledger,
+    LedgerError, Millis, Owner, Prune, Pruned, Row, ScopeStats, State, Stats, Ticket, bounded_error,
+    history::{FAILURES_MAX, millis},
+    prune::Horizon,
 };
 use crate::key::{Fingerprint, Key};
 
@@ -42,6 +44,8 @@ struct Entry {
     first_seen: Millis,
     updated: Millis,
     last_error: Option<String>,
+    next_attempt: Option<Millis>,
+    failures: Vec<FailedAttempt>,
 }
 
 /// Keeps its owner alive.
@@ -110,6 +114,7 @@ impl Memory {
         entry.owner = owner.clone();
         entry.fingerprint = request.fingerprint;
         entry.updated = now;
+        entry.next_attempt = None;
         Claim::Claimed(entry.ticket(row))
     }
 
@@ -129,6 +134,8 @@ impl Memory {
             first_seen: now,
             updated: now,
             last_error: None,
+            next_attempt: None,
+            failures: Vec::new(),
         };
         let ticket = entry.ticket(self.last_row);
         self.rows.insert(self.last_row, entry);
@@ -137,6 +144,7 @@ impl Memory {
 
     fn finish(&mut self, owner: &Arc<str>, finish: Finish, now: Millis) -> Finished {
         let attempt = finish.ticket.attempt;
+        let next_attempt = finish.ending.next_attempt(now);
         let parked = matches!(finish.ending, Ending::Failed { parked: true, .. });
         let (state, attempts, error) = match finish.ending {
             Ending::Done => (State::Done, attempt, None),
@@ -159,11 +167,16 @@ impl Memory {
         entry.attempts = attempts;
         entry.interrupted &= released;
         entry.updated = now;
+        entry.next_attempt = next_attempt;
         if parked {
             entry.parked = attempt;
         }
         if let Some(error) = error {
-            entry.last_error = Some(bounded_error(&error).to_owned());
+            let (error, ran_ms) = (bounded_error(&error).to_owned(), finish.ran.map(millis));
+            entry.failures.push(FailedAttempt { attempt, ended_ms: now, ran_ms, error: error.clone() });
+            let beyond = entry.failures.len().saturating_sub(FAILURES_MAX as usize);
+            entry.failures.drain(..beyond);
+            entry.last_error = Some(error);
         }
         if finish.copies > 0 {
             entry.duplicates += u64::from(finish.copies);
@@ -209,7 +222,9 @@ impl Memory {
                 first_seen_ms: entry.first_seen,
                 updated_ms: entry.updated,
                 last_duplicate_ms: entry.last_duplicate,
+                next_attempt_ms: entry.next_attempt,
                 last_error: entry.last_error.clone(),
+                failures: entry.failures.clone(),
             })
             .collect()
     }

@@ -264,9 +264,18 @@ impl Driver {
     fn connect(&mut self, after: Duration) {
         self.sessions += 1;
         let (source, id) = (self.worker.source.clone(), self.sessions);
+        let first = !self.ever_connected;
         let open = async move {
             tokio::time::sleep(after).await;
-            source.open(id).await
+            let session = source.open(id).await?;
+            if first && let Some(why) = source.why_dropped(&session).await {
+                warn!(
+                    queue = source.queue,
+                    "the broker drops a message of this quorum queue that was delivered more often than its limit, \
+                     as after some crashes: {why}; give it one, with a policy or when it is made"
+                );
+            }
+            Ok(session)
         };
         self.connecting = Some(open.boxed()).into();
     }

@@ -2,6 +2,7 @@
 //!
 //! When a test fails, what its workers said and what the ledger holds is printed.
 
+mod disk;
 mod endpoint;
 mod node;
 mod process;
@@ -22,6 +23,7 @@ use lapin::{
 };
 use tempfile::TempDir;
 
+pub use disk::{SmallDisk, may_mount};
 pub use endpoint::{Endpoint, Reply, Request, answer};
 pub use node::Node;
 pub use process::{Process, ackonce, children, is_alive};

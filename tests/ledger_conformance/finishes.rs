@@ -43,7 +43,8 @@ pub async fn a_finish_that_is_repeated_is_recorded_again(bench: &Bench) {
 pub async fn a_repeated_finish_counts_its_copies_once(bench: &Bench) {
     let owner = bench.owner().await;
     let ticket = granted(bench.claim(&owner, "a").await);
-    let finish = Finish { scope: SCOPE.into(), key: key("a"), ticket, ending: Ending::Done, copies: 2 };
+    let finish =
+        Finish { scope: SCOPE.into(), key: key("a"), ticket, ending: Ending::Done, copies: 2, ran: None };
     for _ in 0..2 {
         assert_eq!(bench.finish_as(&owner, finish.clone()).await, Finished::Recorded);
     }
@@ -81,7 +82,8 @@ pub async fn a_finish_needs_the_right_ticket(bench: &Bench) {
     }
     assert_eq!(bench.finish(&other, "a", &ticket, Ending::Done).await, Finished::Lost, "another owner");
     assert_eq!(bench.finish(&owner, "b", &ticket, Ending::Done).await, Finished::Lost, "another key");
-    let finish = Finish { scope: "x".into(), key: key("a"), ticket, ending: Ending::Done, copies: 0 };
+    let finish =
+        Finish { scope: "x".into(), key: key("a"), ticket, ending: Ending::Done, copies: 0, ran: None };
     assert_eq!(bench.finish_as(&owner, finish).await, Finished::Lost, "another scope");
     assert_eq!(bench.row("a").await, before, "nothing was changed");
 }
@@ -120,7 +122,8 @@ pub async fn copies_that_shared_a_run_are_duplicates(bench: &Bench) {
     let owner = bench.owner().await;
     let ticket = granted(bench.claim(&owner, "a").await);
     bench.pass(1000);
-    let finish = Finish { scope: SCOPE.into(), key: key("a"), ticket, ending: Ending::Done, copies: 2 };
+    let finish =
+        Finish { scope: SCOPE.into(), key: key("a"), ticket, ending: Ending::Done, copies: 2, ran: None };
     assert_eq!(bench.finish_as(&owner, finish).await, Finished::Recorded);
     let row = bench.row("a").await;
     assert_eq!((row.duplicates, row.last_duplicate_ms), (2, Some(START + 1000)));

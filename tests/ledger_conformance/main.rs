@@ -4,6 +4,7 @@
 mod bench;
 mod claims;
 mod copies;
+mod failures;
 mod finishes;
 mod inspects;
 mod keys;
@@ -53,6 +54,13 @@ every_ledger!([
     copies::what_a_dead_row_left_behind_is_superseded,
     copies::a_new_life_forgets_the_copies_of_the_last_one,
     copies::another_body_is_never_superseded,
+    failures::each_failed_attempt_is_kept_with_its_time_and_error,
+    failures::only_a_failure_adds_to_the_history,
+    failures::a_repeated_finish_is_one_failure,
+    failures::the_history_is_bounded,
+    failures::a_message_that_was_dead_keeps_its_history,
+    failures::a_history_goes_with_its_message,
+    failures::a_failed_row_says_when_its_next_attempt_is_due,
     finishes::each_ending_leaves_its_state,
     finishes::a_finish_that_is_repeated_is_recorded_again,
     finishes::a_repeated_finish_counts_its_copies_once,

@@ -137,7 +137,7 @@ impl Round<'_> {
             ledger.claim(owner, keys.iter().map(request).collect(), now).await.map_err(Failure::failed)?;
         let finishes = keys.into_iter().zip(claims).filter_map(|(key, claim)| match claim {
             Claim::Claimed(ticket) => {
-                Some(Finish { scope: scope.clone(), key, ticket, ending: Ending::Done, copies: 0 })
+                Some(Finish { scope: scope.clone(), key, ticket, ending: Ending::Done, copies: 0, ran: None })
             }
             _ => None,
         });

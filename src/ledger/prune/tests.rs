@@ -62,7 +62,7 @@ async fn old_ledger(rows: usize) -> Arc<MemoryLedger> {
         };
         let claim = ledger.claim(&owner, vec![request], 0).await.unwrap().remove(0);
         let Claim::Claimed(ticket) = claim else { panic!("{claim:?}") };
-        let finish = Finish { scope, key, ticket, ending: Ending::Done, copies: 0 };
+        let finish = Finish { scope, key, ticket, ending: Ending::Done, copies: 0, ran: None };
         ledger.finish(&owner, vec![finish], 0).await.unwrap();
     }
     ledger

@@ -8,6 +8,7 @@ use super::{
     batch::Batch,
     claim::{IGNORED, read_state},
     errors::RowError,
+    failures,
 };
 use crate::ledger::{Ending, Finish, Finished, Millis, State, bounded_error};
 
@@ -18,7 +19,7 @@ const FINISH: &str = "
        SET state = ?6, attempts = ?7, interrupted = interrupted AND ?8, last_error = ifnull(?9, last_error),
            duplicates = duplicates + ?10,
            last_duplicate_ms = CASE WHEN ?10 > 0 THEN ?11 ELSE last_duplicate_ms END,
-           updated_ms = ?11, parked = CASE WHEN ?12 THEN ?5 ELSE parked END
+           updated_ms = ?11, parked = CASE WHEN ?12 THEN ?5 ELSE parked END, next_attempt_ms = ?13
      WHERE id = ?1 AND scope_id = ?2 AND key = ?3 AND owner_id = ?4 AND attempts = ?5 AND state = 'processing'";
 
 const LOOK: &str = "
@@ -54,8 +55,12 @@ pub(super) fn finish(
         finish.copies,
         now,
         matches!(finish.ending, Ending::Failed { parked: true, .. }),
+        finish.ending.next_attempt(now),
     ))?;
     if changed == 1 {
+        if let Some(error) = error {
+            failures::add(batch, row, attempt, finish.ran, error, now)?;
+        }
         return Ok(Finished::Recorded);
     }
     let read = |row: &Row<'_>| Ok((read_state(row, 0)?, row.get::<_, u32>(1)?));

@@ -48,6 +48,7 @@ impl Core {
                 copies: count(copies),
             });
             group.phase = Phase::Claiming { copies };
+            group.ran = None;
             groups.push(id);
             self.slots -= 1;
         }
@@ -147,14 +148,16 @@ impl Core {
             attempt: ticket.attempt,
             interrupted: ticket.interrupted,
         };
-        group.phase = Phase::Running(ticket);
+        group.phase = Phase::Running { ticket, since: self.now };
         self.slots -= 1;
         self.out.push(Command::Run(id, run));
     }
 
     pub(super) fn ran(&mut self, id: GroupId, verdict: Verdict) {
         self.slots += 1;
-        let Some(Phase::Running(ticket)) = self.groups.get(&id).map(|group| &group.phase) else { return };
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Phase::Running { ticket, since } = &group.phase else { return };
+        group.ran = Some(self.now.duration_since(*since));
         let ticket = ticket.clone();
         let chance = self.random.f64();
         match after_run(verdict, ticket.attempt, &self.policy.retry, chance) {
@@ -183,7 +186,8 @@ impl Core {
     /// Row `failed`; then the delivery is held here until its next attempt.
     pub(super) fn fail_and_hold(&mut self, id: GroupId, ticket: Ticket, error: String, delay: Duration) {
         let outcome = Outcome::Retried { attempt: ticket.attempt, error: error.clone(), delay };
-        self.finish(id, ticket, Ending::Failed { error, parked: false }, Then::Hold(outcome, delay));
+        let ending = Ending::Failed { error, parked: false, next_after: Some(delay) };
+        self.finish(id, ticket, ending, Then::Hold(outcome, delay));
     }
 
     /// Takes the attempt back; then the delivery is in the line again, or returned by a drain.
@@ -218,6 +222,7 @@ impl Core {
                 ticket: ticket.clone(),
                 ending: ending.clone(),
                 copies: count(copies.saturating_sub(1)),
+                ran: group.ran,
             });
             groups.push(id);
         }
