@@ -267,7 +267,8 @@ pub enum Ending {
     /// Row `dead`, with reason and error as its text.
     Dead { error: String },
     /// Row `failed` with this attempt taken back: it did not run to its end through no fault of its own.
-    Released,
+    /// `interrupted`: it had begun, and may have taken effect; the next attempt is told so.
+    Released { interrupted: bool },
 }
 
 /// The answer to a [`Finish`].

@@ -30,7 +30,7 @@ impl Ending {
             Ending::Failed { next_after: None, .. }
             | Ending::Done
             | Ending::Dead { .. }
-            | Ending::Released => None,
+            | Ending::Released { .. } => None,
         }
     }
 }

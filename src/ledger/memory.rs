@@ -146,11 +146,12 @@ impl Memory {
         let attempt = finish.ticket.attempt;
         let next_attempt = finish.ending.next_attempt(now);
         let parked = matches!(finish.ending, Ending::Failed { parked: true, .. });
+        let begun = matches!(finish.ending, Ending::Released { interrupted: true });
         let (state, attempts, error) = match finish.ending {
             Ending::Done => (State::Done, attempt, None),
             Ending::Failed { error, .. } => (State::Failed, attempt, Some(error)),
             Ending::Dead { error } => (State::Dead, attempt, Some(error)),
-            Ending::Released => (State::Failed, attempt - 1, None),
+            Ending::Released { .. } => (State::Failed, attempt - 1, None),
         };
         let released = (state, attempts) == (State::Failed, attempt - 1);
         let Some((row, entry)) = self.find(&finish.scope, &finish.key) else { return Finished::Lost };
@@ -165,7 +166,7 @@ impl Memory {
         }
         entry.state = state;
         entry.attempts = attempts;
-        entry.interrupted &= released;
+        entry.interrupted = (entry.interrupted && released) || begun;
         entry.updated = now;
         entry.next_attempt = next_attempt;
         if parked {

@@ -46,10 +46,11 @@ async fn a_handler_beyond_the_drain_timeout_is_stopped_and_its_message_returned(
     let row = &world.rows()[0];
     assert_eq!((row.state.as_str(), row.attempts), ("failed", 0), "{row:?}");
 
-    let worker = world.worker(&["--exec", &world.handler(r#"echo "$ACKONCE_ATTEMPT" > attempt"#, "")]);
+    let worker = world
+        .worker(&["--exec", &world.handler(r#"echo "$ACKONCE_ATTEMPT $ACKONCE_INTERRUPTED" > attempt"#, "")]);
     world.until_state("done", 1).await;
     world.stop_and_find_nothing_left(worker).await;
-    assert_eq!(world.lines("attempt"), ["1"]);
+    assert_eq!(world.lines("attempt"), ["1 1"], "not counted, and told that it had begun");
 }
 
 /// A second signal ends it at once, whatever runs; the message is not lost.

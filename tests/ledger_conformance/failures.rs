@@ -41,7 +41,7 @@ pub async fn each_failed_attempt_is_kept_with_its_time_and_error(bench: &Bench) 
 pub async fn only_a_failure_adds_to_the_history(bench: &Bench) {
     let owner = bench.owner().await;
     run_for(bench, &owner, "a", Some(Duration::ZERO), failed("no")).await;
-    for ending in [Ending::Released, Ending::Done] {
+    for ending in [Ending::Released { interrupted: false }, Ending::Done] {
         run_for(bench, &owner, "a", Some(Duration::ZERO), ending).await;
         assert_eq!(attempts(&bench.row("a").await.failures), [1]);
     }
@@ -111,7 +111,7 @@ pub async fn a_failed_row_says_when_its_next_attempt_is_due(bench: &Bench) {
     assert_eq!(bench.row("a").await.next_attempt_ms, None, "it runs");
     let forever = Ending::Failed { error: "no".into(), parked: false, next_after: Some(Duration::MAX) };
     bench.run(&owner, "a", forever).await;
-    for ending in [Ending::Released, failed("no"), dead("never"), Ending::Done] {
+    for ending in [Ending::Released { interrupted: false }, failed("no"), dead("never"), Ending::Done] {
         let text = format!("{ending:?}");
         bench.run(&owner, "a", ending).await;
         let row = bench.row("a").await;

@@ -5,7 +5,7 @@ use ackonce::ledger::{Claim, ERROR_BYTES_MAX, Ending, Finish, Finished, State, T
 use crate::bench::{Bench, SCOPE, START, dead, failed, granted, key};
 
 fn endings() -> [Ending; 4] {
-    [Ending::Done, failed("no"), dead("never"), Ending::Released]
+    [Ending::Done, failed("no"), dead("never"), Ending::Released { interrupted: false }]
 }
 
 pub async fn each_ending_leaves_its_state(bench: &Bench) {
@@ -14,7 +14,7 @@ pub async fn each_ending_leaves_its_state(bench: &Bench) {
         (Ending::Done, State::Done, 1, None),
         (failed("no"), State::Failed, 1, Some("no")),
         (dead("never"), State::Dead, 1, Some("never")),
-        (Ending::Released, State::Failed, 0, None),
+        (Ending::Released { interrupted: false }, State::Failed, 0, None),
     ] {
         let text = format!("{ending:?}");
         bench.set_now(START);
@@ -111,7 +111,7 @@ pub async fn a_released_attempt_is_not_counted(bench: &Bench) {
     let owner = bench.owner().await;
     bench.run(&owner, "a", failed("no")).await;
     for _ in 0..3 {
-        assert_eq!(bench.run(&owner, "a", Ending::Released).await.attempt, 2);
+        assert_eq!(bench.run(&owner, "a", Ending::Released { interrupted: false }).await.attempt, 2);
         assert_eq!(bench.row("a").await.last_error.as_deref(), Some("no"), "of the attempt before");
     }
     assert_eq!(bench.run(&owner, "a", Ending::Done).await.attempt, 2);

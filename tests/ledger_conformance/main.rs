@@ -80,6 +80,7 @@ every_ledger!([
     owners::an_owner_lives_as_long_as_any_clone_of_it,
     owners::interrupted_is_about_the_attempt_directly_before,
     owners::a_released_takeover_is_still_interrupted,
+    owners::an_attempt_released_after_it_began_is_interrupted,
     owners::a_takeover_takes_the_new_body,
     prunes::finished_rows_go_by_their_last_change,
     prunes::unfinished_rows_go_only_when_long_overdue,

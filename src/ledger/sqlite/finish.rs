@@ -13,10 +13,10 @@ use super::{
 use crate::ledger::{Ending, Finish, Finished, Millis, State, bounded_error};
 
 /// Row ids are used again after pruning, so the id alone proves nothing. A released attempt keeps
-/// `interrupted` for the next one; any other ending answers that question.
+/// `interrupted` for the next one, and sets it if it had begun; any other ending answers that question.
 const FINISH: &str = "
     UPDATE messages
-       SET state = ?6, attempts = ?7, interrupted = interrupted AND ?8, last_error = ifnull(?9, last_error),
+       SET state = ?6, attempts = ?7, interrupted = (interrupted AND ?8) OR ?14, last_error = ifnull(?9, last_error),
            duplicates = duplicates + ?10,
            last_duplicate_ms = CASE WHEN ?10 > 0 THEN ?11 ELSE last_duplicate_ms END,
            updated_ms = ?11, parked = CASE WHEN ?12 THEN ?5 ELSE parked END, next_attempt_ms = ?13
@@ -39,9 +39,9 @@ pub(super) fn finish(
         Ending::Done => (State::Done, attempt, None),
         Ending::Failed { error, .. } => (State::Failed, attempt, Some(bounded_error(error))),
         Ending::Dead { error } => (State::Dead, attempt, Some(bounded_error(error))),
-        Ending::Released => (State::Failed, attempt.saturating_sub(1), None),
+        Ending::Released { .. } => (State::Failed, attempt.saturating_sub(1), None),
     };
-    let released = finish.ending == Ending::Released;
+    let released = matches!(finish.ending, Ending::Released { .. });
     let changed = batch.prepare(FINISH)?.execute((
         row,
         scope_id,
@@ -56,6 +56,7 @@ pub(super) fn finish(
         now,
         matches!(finish.ending, Ending::Failed { parked: true, .. }),
         finish.ending.next_attempt(now),
+        matches!(finish.ending, Ending::Released { interrupted: true }),
     ))?;
     if changed == 1 {
         if let Some(error) = error {

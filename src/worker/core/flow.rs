@@ -72,14 +72,14 @@ impl Core {
         self.ledger_answered();
         for (id, claim) in groups.into_iter().zip(claims) {
             match after_claim(claim, &self.policy) {
-                AfterClaim::Run(ticket) if self.draining => self.release(id, ticket),
+                AfterClaim::Run(ticket) if self.draining => self.release(id, ticket, false),
                 AfterClaim::Run(ticket) => self.run(id, ticket),
                 AfterClaim::Duplicate => {
                     let copies = self.claimed_copies(id);
                     self.conclude(id, Outcome::Duplicate, copies);
                 }
                 AfterClaim::DeadLetter { ticket: Some(ticket), .. } if self.draining => {
-                    self.release(id, ticket)
+                    self.release(id, ticket, false)
                 }
                 AfterClaim::Wait
                 | AfterClaim::Rekey
@@ -139,7 +139,7 @@ impl Core {
                 queue = &*self.policy.queue,
                 key = key.as_str(),
                 attempt = ticket.attempt,
-                "taken over from a dead worker"
+                "runs again: the attempt before was cut off"
             );
         }
         let run = Run {
@@ -177,9 +177,10 @@ impl Core {
                 if !self.handler.is_on() {
                     self.pause(&error);
                 }
-                self.release(id, ticket);
+                self.release(id, ticket, false);
             }
-            AfterRun::Stopped => self.release(id, ticket),
+            // It had begun, and may have taken effect before it was stopped.
+            AfterRun::Stopped => self.release(id, ticket, true),
         }
     }
 
@@ -191,8 +192,8 @@ impl Core {
     }
 
     /// Takes the attempt back; then the delivery is in the line again, or returned by a drain.
-    pub(super) fn release(&mut self, id: GroupId, ticket: Ticket) {
-        self.finish(id, ticket, Ending::Released, Then::Requeue);
+    pub(super) fn release(&mut self, id: GroupId, ticket: Ticket, interrupted: bool) {
+        self.finish(id, ticket, Ending::Released { interrupted }, Then::Requeue);
     }
 
     pub(super) fn finish(&mut self, id: GroupId, ticket: Ticket, ending: Ending, then: Then) {

@@ -355,7 +355,7 @@ fn a_handler_that_cannot_start_uses_no_attempt_and_pauses_until_it_can() {
     let mut bench = Bench::new(|_| {});
     let group = bench.run_one("a", 1);
     let commands = bench.feed(Event::Ran(group, Verdict::CannotStart { error: "gone".into() }));
-    assert_eq!(finishes(&commands), [(Ending::Released, 0)]);
+    assert_eq!(finishes(&commands), [(Ending::Released { interrupted: false }, 0)]);
     assert!(claims(&bench.feed(recorded(&[group]))).is_empty());
     let commands = bench.after(Duration::from_secs(2));
     assert!(matches!(commands[..], [Command::Probe]), "{commands:?}");
@@ -386,7 +386,10 @@ fn a_run_stopped_by_the_drain_deadline_gives_its_attempt_back() {
     let mut bench = Bench::new(|_| {});
     let group = bench.run_one("a", 1);
     bench.feed(Event::Drain);
-    assert_eq!(finishes(&bench.feed(Event::Ran(group, Verdict::Stopped))), [(Ending::Released, 0)]);
+    assert_eq!(
+        finishes(&bench.feed(Event::Ran(group, Verdict::Stopped))),
+        [(Ending::Released { interrupted: true }, 0)]
+    );
     assert_eq!(settled(&bench.feed(recorded(&[group]))), [(1, Settlement::Return)]);
     assert!(bench.core.is_drained());
 }
@@ -399,7 +402,7 @@ fn a_claim_that_arrives_during_a_drain_is_given_back_unrun() {
     assert!(!bench.core.is_drained());
     let commands = bench.feed(Event::Claimed(group.clone(), Ok(vec![claimed(1)])));
     assert!(runs(&commands).is_empty());
-    assert_eq!(finishes(&commands), [(Ending::Released, 0)]);
+    assert_eq!(finishes(&commands), [(Ending::Released { interrupted: false }, 0)]);
     assert_eq!(settled(&bench.feed(recorded(&group))), [(1, Settlement::Return)]);
 }
 
