@@ -6,6 +6,7 @@
 --     sqlite3 ackonce.db 'select * from handled_today'       done since midnight UTC, newest first
 --     sqlite3 ackonce.db 'select * from stuck'               neither done nor dead for ten minutes
 --     sqlite3 ackonce.db 'select * from repeated'            came more than once
+--     sqlite3 ackonce.db 'select * from failures_by_message' why it was tried again, or given up
 --
 -- Times end in _ms in the tables (milliseconds since 1970) and are ISO 8601 in UTC in the views.
 
@@ -54,11 +55,32 @@ CREATE TABLE messages (
     last_duplicate_ms INTEGER,                -- when the latest of them came
     first_seen_ms     INTEGER NOT NULL,       -- when the key was first claimed
     updated_ms        INTEGER NOT NULL,       -- when state or owner last changed: pruning goes by it
+    next_attempt_ms   INTEGER,                -- of a failed row: when its next attempt is due; NULL: with its next delivery
     last_error        TEXT                    -- why the latest attempt failed or was given up; its last 1024 bytes
 ) STRICT;
 
 -- THE index: a second claim of a key meets it. What it reports, and nothing else, is a duplicate.
 CREATE UNIQUE INDEX messages_key ON messages (scope_id, key);
+
+-- The attempts that failed or gave a message up: the last 10 of each message, also of one that is
+-- done by now. Written with the finish of such an attempt, and by nothing else.
+CREATE TABLE failures (
+    id         INTEGER PRIMARY KEY,           -- grows within a message
+    message_id INTEGER NOT NULL,              -- messages.id
+    attempt    INTEGER NOT NULL,              -- which one it was; from 1 again after the message was dead
+    ended_ms   INTEGER NOT NULL,              -- when it was recorded
+    ran_ms     INTEGER                        -- how long the handler ran; NULL: it did not run
+               CHECK (ran_ms IS NULL OR ran_ms >= 0),
+    error      TEXT NOT NULL                  -- what it said; its last 1024 bytes
+) STRICT;
+
+CREATE INDEX failures_message ON failures (message_id);
+
+-- However a message goes, its history goes in the same transaction: the row's id may be given to another.
+CREATE TRIGGER failures_go AFTER DELETE ON messages
+BEGIN
+    DELETE FROM failures WHERE message_id = OLD.id;
+END;
 
 -- Every message, for people.
 CREATE VIEW ledger AS
@@ -72,7 +94,9 @@ SELECT s.name AS scope,
        ifnull(strftime('%Y-%m-%dT%H:%M:%fZ', m.updated_ms / 1000.0, 'unixepoch'), m.updated_ms) AS updated,
        m.last_error AS last_error,
        ifnull(strftime('%Y-%m-%dT%H:%M:%fZ', m.last_duplicate_ms / 1000.0, 'unixepoch'), m.last_duplicate_ms)
-           AS last_duplicate
+           AS last_duplicate,
+       ifnull(strftime('%Y-%m-%dT%H:%M:%fZ', m.next_attempt_ms / 1000.0, 'unixepoch'), m.next_attempt_ms)
+           AS next_attempt
   FROM messages AS m
   JOIN scopes AS s ON s.id = m.scope_id
   LEFT JOIN owners AS o ON o.id = m.owner_id;
@@ -97,3 +121,17 @@ SELECT scope, message_id, duplicates, first_seen, last_duplicate
   FROM ledger
  WHERE duplicates > 0
  ORDER BY duplicates DESC, last_duplicate DESC;
+
+-- Each failed attempt, the latest of each message first.
+CREATE VIEW failures_by_message AS
+SELECT s.name AS scope,
+       m.key AS message_id,
+       m.state AS state,
+       f.attempt AS attempt,
+       ifnull(strftime('%Y-%m-%dT%H:%M:%fZ', f.ended_ms / 1000.0, 'unixepoch'), f.ended_ms) AS ended,
+       f.ran_ms / 1000.0 AS seconds,
+       f.error AS error
+  FROM failures AS f
+  JOIN messages AS m ON m.id = f.message_id
+  JOIN scopes AS s ON s.id = m.scope_id
+ ORDER BY s.name, m.key, f.id DESC;

@@ -1,5 +1,6 @@
 //! The commands, one file each, and what they have in common.
 
+pub mod bench;
 pub mod broker;
 pub mod dead;
 pub mod failure;
@@ -9,6 +10,7 @@ mod progress;
 pub mod publish;
 pub mod run;
 mod signals;
+pub mod stack;
 
 use clap::{Parser, Subcommand};
 
@@ -42,6 +44,8 @@ pub enum Command {
     Ledger(ledger::LedgerArgs),
     /// Look at dead letters, send them back, or remove them
     Dead(Box<dead::DeadArgs>),
+    /// Measure what the ledger costs here: a raw consumer against the full path
+    Bench(bench::BenchArgs),
     /// Publish messages, confirmed by the broker
     Publish(Box<publish::PublishArgs>),
 }
@@ -71,6 +75,7 @@ impl Command {
     pub fn execute(self) -> Result<(), Failure> {
         match self {
             Command::Run(args) => on_runtime(run::execute(args.config()?)),
+            Command::Bench(args) => on_runtime(bench::run(args)),
             Command::Publish(args) => on_runtime(publish::run(*args)),
             Command::Dead(args) => on_runtime(dead::run(*args)),
             Command::Ledger(args) => on_runtime(ledger::run(args)),

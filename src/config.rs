@@ -27,10 +27,10 @@ use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 pub(crate) use self::retry::for_people;
 pub use self::{
     broker::BrokerConfig,
-    handler::{ExecConfig, HandlerConfig},
+    handler::{ExecConfig, HandlerConfig, HttpConfig, PipeConfig},
     ledger::{LedgerConfig, LedgerUrl},
     problem::{Problem, Problems},
-    secret::{BrokerUrl, Secret, without_credentials},
+    secret::{BrokerUrl, Secret, SecretPairs, without_credentials},
     worker::WorkerConfig,
 };
 use self::{

@@ -1,7 +1,12 @@
 //! Handlers: what the user wants done with each message, once. The contract, and the kinds.
 
 pub mod exec;
+pub mod http;
 pub mod log;
+mod output;
+pub mod pipe;
+mod process_group;
+pub mod program;
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,12 +39,32 @@ pub trait Handler: Send + Sync {
         true
     }
 
-    /// Whether it could start now; asked before consuming begins and while the worker is paused.
+    /// Whether it is set up so that it can ever start; asked once, before consuming begins.
+    ///
+    /// # Errors
+    ///
+    /// One sentence on what waiting does not cure, and what to do.
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Whether it could start now, within a few seconds; asked before the first run and while the
+    /// worker is paused.
     ///
     /// # Errors
     ///
     /// One sentence: what is missing and what to do.
     fn probe(&self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Ends what outlives single runs, after the last of them: gently, or `at_once`. May be called again.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future leaves it half-ended; dropping the handler ends the rest.
+    fn close(&self, at_once: bool) -> BoxFuture<'_, ()> {
+        let _ = at_once;
+        Box::pin(async {})
+    }
 
     /// Which guarantee holds with this handler and why, in one line for the log.
     fn guarantee(&self) -> &'static str;

@@ -13,15 +13,17 @@
 //!
 //! An operator may further forget any row, or change it (see [`Change`]), unless its claim is alive.
 
+pub mod history;
 pub mod memory;
 pub mod prune;
 pub mod sqlite;
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde::Serialize;
 
+pub use self::history::FailedAttempt;
 use crate::key::{Fingerprint, Key};
 
 /// Milliseconds since 1970 by the wall clock. Stored and shown; never the base of a wait.
@@ -261,6 +263,8 @@ pub struct Finish {
     pub ending: Ending,
     /// Further copies that shared this run and will be acked with it: counted as duplicates.
     pub copies: u32,
+    /// How long the handler ran; `None` if it did not. Kept of an attempt that failed.
+    pub ran: Option<Duration>,
 }
 
 /// How an attempt ended.
@@ -269,12 +273,14 @@ pub enum Ending {
     /// Row `done`.
     Done,
     /// Row `failed`, with the error's text (the ledger bounds it, see [`bounded_error`]). `parked`: a
-    /// confirmed copy waits in a delay queue, a [`Origin::Sequel`] of this attempt.
-    Failed { error: String, parked: bool },
+    /// confirmed copy waits in a delay queue, a [`Origin::Sequel`] of this attempt. `next_after`: when
+    /// the next attempt is due, counted from now; `None` if that is not known.
+    Failed { error: String, parked: bool, next_after: Option<Duration> },
     /// Row `dead`, with reason and error as its text.
     Dead { error: String },
     /// Row `failed` with this attempt taken back: it did not run to its end through no fault of its own.
-    Released,
+    /// `interrupted`: it had begun, and may have taken effect; the next attempt is told so.
+    Released { interrupted: bool },
 }
 
 /// The answer to a [`Finish`].
@@ -322,7 +328,11 @@ pub struct Row {
     pub first_seen_ms: Millis,
     pub updated_ms: Millis,
     pub last_duplicate_ms: Option<Millis>,
+    /// When the next attempt of a `failed` row is due, if that is known.
+    pub next_attempt_ms: Option<Millis>,
     pub last_error: Option<String>,
+    /// The last [`history::FAILURES_MAX`] attempts that failed, the oldest first.
+    pub failures: Vec<FailedAttempt>,
 }
 
 /// Which rows to list.

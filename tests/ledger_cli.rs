@@ -4,6 +4,7 @@ use std::{
     io::Read,
     path::PathBuf,
     process::{Command, Output, Stdio},
+    time::Duration,
 };
 
 use ackonce::{
@@ -87,7 +88,11 @@ impl Desk {
         desk.put(
             "orders",
             "broken",
-            Some(Ending::Failed { error: "no money".to_owned(), parked: false }),
+            Some(Ending::Failed {
+                error: "no money".to_owned(),
+                parked: false,
+                next_after: Some(Duration::from_secs(60)),
+            }),
             AT + 2000,
         )
         .await;
@@ -104,7 +109,14 @@ impl Desk {
         let claim = self.ledger.claim(&self.owner, vec![request.clone()], now).await.unwrap().remove(0);
         if let (Some(ending), Claim::Claimed(ticket)) = (ending, &claim) {
             let ClaimRequest { scope, key, .. } = request;
-            let finish = Finish { scope, key, ticket: ticket.clone(), ending, copies: 0 };
+            let finish = Finish {
+                scope,
+                key,
+                ticket: ticket.clone(),
+                ending,
+                copies: 0,
+                ran: Some(Duration::from_millis(1500)),
+            };
             self.ledger.finish(&self.owner, vec![finish], now).await.unwrap();
         }
         claim
@@ -193,13 +205,24 @@ async fn show_tells_all_about_a_key() {
              first_seen:     2027-01-15T08:00:03.123Z\n\
              updated:        2027-01-15T08:00:03.123Z\n\
              last_duplicate: -\n\
-             last_error:     never\n                again\n"
+             next_attempt:   -\n\
+             last_error:     never\n                again\n\
+             failures:       attempt 1, 2027-01-15T08:00:03.123Z, ran 1s 500ms: never\n                  again\n\
+             meaning:        given up and dead-lettered: sent back to its queue, it runs again from attempt 1\n"
         )
     );
     let both = desk.run(&["show", "handled"]).ok();
     assert_eq!(both.matches("message_id:     handled").count(), 2, "{both}");
     assert_eq!(desk.json(&["show", "handled", "--scope", "mails"])[0]["last_duplicate_ms"], json!(AT + 5000));
     assert_eq!(desk.json(&["show", "working"])[0]["owner_alive"], json!(true));
+    let working = desk.run(&["show", "working"]).ok();
+    assert!(working.contains(&format!("owner:          {owner} (alive)\n")), "{working}");
+    assert!(working.contains("meaning:        attempt 1 runs since 2027-01-15T08:00:00.123Z"), "{working}");
+    let failure = json!({ "attempt": 1, "ended_ms": AT + 2000, "ran_ms": 1500, "error": "no money" });
+    let broken = &desk.json(&["show", "broken"])[0];
+    assert_eq!((&broken["failures"], &broken["next_attempt_ms"]), (&json!([failure]), &json!(AT + 62_000)));
+    let broken = desk.run(&["show", "broken"]).ok();
+    assert!(broken.contains("next_attempt:   2027-01-15T08:01:02.123Z\n"), "{broken}");
     desk.run(&["show", "HANDLED"]).fails(1, "no row for the key 'HANDLED'");
     desk.run(&["show", "broken", "--scope", "mails"]).fails(1, "in the scope 'mails'");
     desk.run(&["show", "broken", "--scope", "mails", "--json"]).fails(1, "no row");
@@ -210,7 +233,9 @@ async fn a_claim_of_a_dead_owner_is_marked() {
     let Desk { dir, ledger, owner } = Desk::with_rows().await;
     drop(owner);
     let desk = Desk { dir, owner: ledger.enroll().await.unwrap(), ledger };
-    assert!(desk.run(&["show", "working"]).ok().contains("state:          processing (its owner is dead)\n"));
+    let said = desk.run(&["show", "working"]).ok();
+    assert!(said.contains("state:          processing (its owner is dead)\n"), "{said}");
+    assert!(said.contains(" (dead)\n") && said.contains("the next delivery runs as attempt 2\n"), "{said}");
 }
 
 #[tokio::test]
@@ -219,7 +244,7 @@ async fn what_senders_chose_cannot_move_the_cursor() {
     desk.put(
         "orders",
         "a\u{1b}[2J\r\n",
-        Some(Ending::Failed { error: "\u{1b}]0;x\u{7}".to_owned(), parked: false }),
+        Some(Ending::Failed { error: "\u{1b}]0;x\u{7}".to_owned(), parked: false, next_after: None }),
         AT,
     )
     .await;
@@ -290,12 +315,39 @@ async fn prune_removes_what_is_old() {
         desk.put("orders", key, Some(Ending::Done), now - days * DAY).await;
     }
     assert_eq!(desk.run(&["prune"]).ok(), "removed 2 rows older than 7d\n");
-    assert_eq!(desk.json(&["prune", "--older-than", "5d"]), json!({ "removed": 1, "complete": true }));
+    let mut command = desk.command(&["prune", "--older-than", "5d", "--json"]);
+    let said: Said = command.env("ACKONCE_RETENTION", "5d").output().unwrap().into();
+    assert_eq!(
+        serde_json::from_str::<Value>(&said.ok()).unwrap(),
+        json!({ "removed": 1, "complete": true }),
+        "no less than configured"
+    );
     assert_eq!(desk.json(&["list"])[0]["message_id"], json!("4"));
     desk.run(&["prune", "--older-than", "often"]).fails(2, "often");
     let mut command = desk.command(&["prune"]);
     let said: Said = command.env("ACKONCE_RETENTION", "400d").output().unwrap().into();
     assert_eq!(said.ok(), "removed 0 rows older than 400d\n");
+}
+
+/// K12: what is forgotten before it can no longer come back runs a second time. Unfinished rows do
+/// not go by the age of finished ones.
+#[tokio::test]
+async fn prune_warns_below_the_configured_retention() {
+    let desk = Desk::new().await;
+    let hours_ago = |hours: Millis| unix_millis() - hours * 3_600_000;
+    let failed = Ending::Failed { error: "no".to_owned(), parked: false, next_after: None };
+    desk.put("orders", "done", Some(Ending::Done), hours_ago(3)).await;
+    desk.put("orders", "failed", Some(failed), hours_ago(3)).await;
+    desk.put("orders", "working", None, hours_ago(3)).await;
+    let said = desk.run(&["prune", "--older-than", "1h"]);
+    assert_eq!((said.code, &*said.stdout), (Some(0), "removed 1 row older than 1h\n"));
+    let warned = said.stderr.contains("rows older than 1h") && said.stderr.contains("retention is 7d");
+    assert!(warned, "{}", said.stderr);
+    assert_eq!(desk.json(&["list"]).as_array().unwrap().len(), 2);
+    std::fs::write(desk.dir.path().join("a.toml"), "[ledger]\nretention = \"2h\"\n").unwrap();
+    let mut command = desk.command(&["prune", "--older-than", "1h", "--config", "a.toml"]);
+    let said: Said = command.current_dir(&desk.dir).output().unwrap().into();
+    assert!(said.stderr.contains("retention is 2h"), "{}", said.stderr);
 }
 
 /// It works in steps, so a signal ends it soon; what was removed is counted, and the rest is there.
@@ -331,7 +383,13 @@ async fn a_list_that_waits_for_its_reader_holds_no_transaction() {
     let desk = Desk::new().await;
     for n in 0..200 {
         let error = "x".repeat(1000);
-        desk.put("orders", &format!("key {n}"), Some(Ending::Failed { error, parked: false }), AT).await;
+        desk.put(
+            "orders",
+            &format!("key {n}"),
+            Some(Ending::Failed { error, parked: false, next_after: None }),
+            AT,
+        )
+        .await;
     }
     let mut child =
         desk.command(&["list", "--json", "--limit", "200"]).stdout(Stdio::piped()).spawn().unwrap();

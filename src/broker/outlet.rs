@@ -82,8 +82,10 @@ impl Outlet {
                 self.publisher.publish(outgoing, left).await
             }
             Err(error @ PublishError::Blocked(_)) => {
-                // lapin keeps it, and would write it once the alarm ends, beside the one that is sent
-                // again. It has written nothing so far, so without the connection it never will.
+                // On a connection that was blocked before, lapin has written nothing yet, and would
+                // write it once the alarm ends, beside the copy that is sent again: without the
+                // connection it never will. The copy that made the broker block the connection is in
+                // the broker's hands already, and may arrive twice.
                 self.publisher.close(Duration::ZERO).await;
                 Err(error)
             }

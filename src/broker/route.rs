@@ -9,7 +9,7 @@ use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 
 use crate::message::{Table, Value};
 
-use super::{BrokerError, Connection, Kind, convert::short, topology};
+use super::{BrokerError, Connection, Declare, Kind, Session, Source, convert::short, topology};
 
 /// More arguments than RabbitMQ knows.
 const ROUNDS_MAX: usize = 32;
@@ -27,6 +27,49 @@ pub enum Route {
     Unknown { why: String },
 }
 
+impl Source {
+    /// A rejected message without a route is dropped by the broker, silently.
+    pub(super) async fn check_rejects(&self, connection: &Connection) -> Result<(), BrokerError> {
+        let Some(rejects) = &self.rejects else { return Ok(()) };
+        let dropped = |why: &str| {
+            let queue = &self.queue;
+            BrokerError::new(
+                Kind::PreconditionFailed,
+                format!(
+                    "rejected messages of '{queue}' would be dropped: {why}; or use dead_letter = \"publish\""
+                ),
+            )
+        };
+        if let Some(exchange) = &rejects.exchange {
+            return if exchange_exists(connection, exchange).await? {
+                Ok(())
+            } else {
+                Err(dropped(&format!("there is no exchange '{exchange}': make it")))
+            };
+        }
+        match dead_letter_route(connection, &self.queue).await? {
+            Route::To { .. } => Ok(()),
+            Route::Broken { why } => Err(dropped(&why)),
+            Route::NotSeen => Err(dropped(
+                "it has no dead-letter exchange; if a policy sets one, name it with dead_letter_exchange",
+            )),
+            Route::Unknown { why } => Err(dropped(&format!(
+                "its dead-letter exchange cannot be seen ({why}); name it with dead_letter_exchange"
+            ))),
+        }
+    }
+
+    /// Why the broker may drop messages of this queue, if that can be seen; see [`why_dropped`].
+    /// A source that may not look, or whose rejects were looked at, says nothing.
+    pub async fn why_dropped(&self, session: &Session) -> Option<String> {
+        if self.declare == Declare::None || self.rejects.is_some() {
+            return None;
+        }
+        // Only advice: what is wrong with the connection, the session reports.
+        why_dropped(&session.connection, &self.queue).await.unwrap_or(None)
+    }
+}
+
 /// Looks for the dead-letter route of an existing queue.
 ///
 /// # Errors
@@ -38,6 +81,10 @@ pub async fn dead_letter_route(connection: &Connection, queue: &str) -> Result<R
         Ok(Err(why)) => return Ok(Route::Unknown { why }),
         Err(error) => return Err(error),
     };
+    route(connection, queue, &arguments).await
+}
+
+async fn route(connection: &Connection, queue: &str, arguments: &Table) -> Result<Route, BrokerError> {
     let text = |name: &str| arguments.get(name).and_then(Value::to_text);
     let Some(exchange) = text("x-dead-letter-exchange") else { return Ok(Route::NotSeen) };
     if exchange.is_empty() {
@@ -53,6 +100,24 @@ pub async fn dead_letter_route(connection: &Connection, queue: &str) -> Result<R
         Route::To { exchange }
     } else {
         Route::Broken { why: format!("its dead-letter exchange '{exchange}' does not exist") }
+    })
+}
+
+/// Why the broker may drop messages of an existing queue, if that can be seen: a quorum queue drops what
+/// was delivered more often than its limit (20 on RabbitMQ 4), unless it dead-letters.
+///
+/// # Errors
+///
+/// Only if the connection fails.
+pub async fn why_dropped(connection: &Connection, queue: &str) -> Result<Option<String>, BrokerError> {
+    let Ok(arguments) = arguments(connection, queue).await? else { return Ok(None) };
+    if arguments.get("x-queue-type").and_then(Value::to_text).as_deref() != Some("quorum") {
+        return Ok(None);
+    }
+    Ok(match route(connection, queue, &arguments).await? {
+        Route::NotSeen => Some("it has no dead-letter exchange of its own".to_owned()),
+        Route::Broken { why } => Some(why),
+        Route::To { .. } | Route::Unknown { .. } => None,
     })
 }
 

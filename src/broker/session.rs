@@ -14,7 +14,7 @@ use tokio::{select, sync::mpsc, task::JoinHandle, time::timeout};
 use crate::message::{Delivery, Receipt, SessionId, Settlement};
 
 use super::{
-    BrokerError, Connection, Endpoint, Kind, Route, connect, convert, route,
+    BrokerError, Connection, Endpoint, Kind, connect, convert,
     settle::{self, Batch},
     topology::{self, QueueType},
 };
@@ -126,44 +126,11 @@ impl Source {
     }
 }
 
-impl Source {
-    /// A rejected message without a route is dropped by the broker, silently.
-    async fn check_rejects(&self, connection: &Connection) -> Result<(), BrokerError> {
-        let Some(rejects) = &self.rejects else { return Ok(()) };
-        let dropped = |why: &str| {
-            let queue = &self.queue;
-            BrokerError::new(
-                Kind::PreconditionFailed,
-                format!(
-                    "rejected messages of '{queue}' would be dropped: {why}; or use dead_letter = \"publish\""
-                ),
-            )
-        };
-        if let Some(exchange) = &rejects.exchange {
-            return if route::exchange_exists(connection, exchange).await? {
-                Ok(())
-            } else {
-                Err(dropped(&format!("there is no exchange '{exchange}': make it")))
-            };
-        }
-        match route::dead_letter_route(connection, &self.queue).await? {
-            Route::To { .. } => Ok(()),
-            Route::Broken { why } => Err(dropped(&why)),
-            Route::NotSeen => Err(dropped(
-                "it has no dead-letter exchange; if a policy sets one, name it with dead_letter_exchange",
-            )),
-            Route::Unknown { why } => Err(dropped(&format!(
-                "its dead-letter exchange cannot be seen ({why}); name it with dead_letter_exchange"
-            ))),
-        }
-    }
-}
-
 /// See the module. Dropping it cuts the connection; [`Session::close`] writes the last acks first.
 #[derive(Debug)]
 pub struct Session {
     id: SessionId,
-    connection: Connection,
+    pub(super) connection: Connection,
     channel: Channel,
     consumer: Consumer,
     messages: Option<u32>,

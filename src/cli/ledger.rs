@@ -1,6 +1,7 @@
 //! `ackonce ledger`: what a ledger holds, and what an operator may do to it. Also while workers run.
 
 mod change;
+mod history;
 pub(super) mod output;
 mod prune;
 
@@ -10,8 +11,8 @@ use clap::{Args, Subcommand};
 
 use super::Failure;
 use crate::{
-    config::{Config, LedgerConfig, LedgerUrl},
-    ledger::{Change, Filter, Inspect, LedgerError, Row, State, sqlite::SqliteReader},
+    config::{Config, LedgerConfig, LedgerUrl, for_people},
+    ledger::{Change, Filter, Inspect, LedgerError, Row, State, sqlite::SqliteReader, unix_millis},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -79,6 +80,9 @@ enum LedgerCommand {
         /// failed rows and interrupted ones [env: ACKONCE_RETENTION] [default: 7d]
         #[arg(long, value_name = "TIME")]
         older_than: Option<String>,
+        /// Then make the file smaller (VACUUM); workers wait meanwhile
+        #[arg(long)]
+        compact: bool,
     },
 }
 
@@ -94,7 +98,8 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// A usage failure if there is no ledger; a failure if it cannot be read or the key is not there.
 pub async fn run(args: LedgerArgs) -> Result<(), Failure> {
-    let LedgerConfig { url: LedgerUrl::Sqlite(path), retention } = args.config()?;
+    let LedgerConfig { url: LedgerUrl::Sqlite(path), retention } = args.config(args.older_than())?;
+    let configured = args.config(&[])?.retention;
     if std::fs::metadata(&path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
         return Err(Failure::usage(format!(
             "there is no ledger at {}: name it with --ledger; a worker creates it when it first runs",
@@ -103,7 +108,10 @@ pub async fn run(args: LedgerArgs) -> Result<(), Failure> {
     }
     let json = args.json;
     match args.command {
-        LedgerCommand::Prune { .. } => prune::run(&path, retention, json).await,
+        LedgerCommand::Prune { compact, .. } => {
+            warn_of_early_pruning(retention, configured);
+            prune::run(&path, retention, compact, json).await
+        }
         command => {
             let ledger = SqliteReader::open(&path, BUSY_TIMEOUT)?;
             inspect(&ledger, command, json).await
@@ -112,12 +120,15 @@ pub async fn run(args: LedgerArgs) -> Result<(), Failure> {
 }
 
 impl LedgerArgs {
-    /// Flags, this process's environment and the file, as `run` reads them.
-    fn config(&self) -> Result<LedgerConfig, Failure> {
-        let older_than = match &self.command {
-            LedgerCommand::Prune { older_than } => older_than.as_slice(),
+    fn older_than(&self) -> &[String] {
+        match &self.command {
+            LedgerCommand::Prune { older_than, .. } => older_than.as_slice(),
             _ => &[],
-        };
+        }
+    }
+
+    /// Flags, this process's environment and the file, as `run` reads them.
+    fn config(&self, older_than: &[String]) -> Result<LedgerConfig, Failure> {
         let flags = [
             ("config", self.config.as_slice()),
             ("ledger", self.ledger.as_slice()),
@@ -127,6 +138,18 @@ impl LedgerArgs {
             VARIABLES.into_iter().filter_map(|name| Some((OsString::from(name), env::var_os(name)?)));
         let (_, ledger) = Config::load_without_workers(flags, environment)?;
         Ok(ledger)
+    }
+}
+
+/// What is removed before a message can no longer come back runs a second time.
+fn warn_of_early_pruning(retention: Duration, configured: Duration) {
+    if retention < configured {
+        output::note(&format!(
+            "warning: rows older than {} are removed, but the configured retention is {}: a message that comes back \
+             in between (from a dead-letter or a delay queue, or sent again) runs a second time",
+            for_people(retention),
+            for_people(configured)
+        ));
     }
 }
 
@@ -152,7 +175,7 @@ async fn inspect(ledger: &impl Inspect, command: LedgerCommand, json: bool) -> R
         }
         LedgerCommand::Show { key, scope } => {
             let rows = found(&key, scope.as_deref(), ledger.show(&key, scope.as_deref()).await?)?;
-            output::print(&if json { output::json(&rows)? } else { output::show(&rows) })
+            output::print(&if json { output::json(&rows)? } else { output::show(&rows, unix_millis()) })
         }
         LedgerCommand::Forget { key, scope } => {
             let rows = found(&key, scope.as_deref(), ledger.show(&key, scope.as_deref()).await?)?;

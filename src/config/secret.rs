@@ -29,6 +29,27 @@ impl fmt::Display for Secret {
     }
 }
 
+/// Names with values that are not shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SecretPairs(Vec<(String, String)>);
+
+impl SecretPairs {
+    pub fn new(pairs: Vec<(String, String)>) -> Self {
+        Self(pairs)
+    }
+
+    /// The values too: not for logs, errors or command lines.
+    pub fn expose(&self) -> &[(String, String)] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretPairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.iter().map(|(name, _)| (name, "***"))).finish()
+    }
+}
+
 /// A broker's URL as it was written. `Debug` and `Display` show scheme, host, port and vhost only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BrokerUrl(Secret);

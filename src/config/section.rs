@@ -138,8 +138,9 @@ impl Section {
     }
 
     fn said(&self, key: &str, setting: &Setting) -> String {
-        // Whatever stands in a URL's place may be a password.
-        let value = if key == "url" { "***".to_owned() } else { shown(&setting.raw) };
+        // Whatever stands in a URL's place may be a password, and a header may be a token.
+        let secret = matches!(key, "url" | "http" | "http_headers");
+        let value = if secret { "***".to_owned() } else { shown(&setting.raw) };
         match &setting.origin {
             Origin::File => self.here(&format!("{key} = {value}")),
             Origin::Flag(flag) => format!("--{flag} {value}"),

@@ -111,6 +111,9 @@ fn lay_over_worker(worker: &mut Section, retry: &mut Section, (twin, setting): O
         for kind in handler::KINDS {
             worker.remove(kind);
         }
+        if twin.key != "http" {
+            handler::HTTP_KEYS.into_iter().for_each(|key| worker.remove(key));
+        }
     }
     let section = if twin.at == At::Retry { retry } else { worker };
     section.set(twin.key, setting);

@@ -12,8 +12,10 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use uuid::Uuid;
 
 use super::{
-    Claim, ClaimRequest, Ending, Finish, Finished, Ledger, LedgerError, Millis, Owner, Prune, Pruned, State,
-    Ticket, bounded_error, prune::Horizon,
+    Claim, ClaimRequest, Ending, FailedAttempt, Finish, Finished, Ledger, LedgerError, Millis, Owner, Prune,
+    Pruned, State, Ticket, bounded_error,
+    history::{FAILURES_MAX, millis},
+    prune::Horizon,
 };
 use crate::key::{Fingerprint, Key};
 
@@ -44,6 +46,8 @@ struct Entry {
     first_seen: Millis,
     updated: Millis,
     last_error: Option<String>,
+    next_attempt: Option<Millis>,
+    failures: Vec<FailedAttempt>,
 }
 
 /// Keeps its owner alive.
@@ -112,6 +116,7 @@ impl Memory {
         entry.owner = owner.clone();
         entry.fingerprint = request.fingerprint;
         entry.updated = now;
+        entry.next_attempt = None;
         Claim::Claimed(entry.ticket(row))
     }
 
@@ -131,6 +136,8 @@ impl Memory {
             first_seen: now,
             updated: now,
             last_error: None,
+            next_attempt: None,
+            failures: Vec::new(),
         };
         let ticket = entry.ticket(self.last_row);
         self.rows.insert(self.last_row, entry);
@@ -139,12 +146,14 @@ impl Memory {
 
     fn finish(&mut self, owner: &Arc<str>, finish: Finish, now: Millis) -> Finished {
         let attempt = finish.ticket.attempt;
+        let next_attempt = finish.ending.next_attempt(now);
         let parked = matches!(finish.ending, Ending::Failed { parked: true, .. });
+        let begun = matches!(finish.ending, Ending::Released { interrupted: true });
         let (state, attempts, error) = match finish.ending {
             Ending::Done => (State::Done, attempt, None),
             Ending::Failed { error, .. } => (State::Failed, attempt, Some(error)),
             Ending::Dead { error } => (State::Dead, attempt, Some(error)),
-            Ending::Released => (State::Failed, attempt - 1, None),
+            Ending::Released { .. } => (State::Failed, attempt - 1, None),
         };
         let released = (state, attempts) == (State::Failed, attempt - 1);
         let Some((row, entry)) = self.find(&finish.scope, &finish.key) else { return Finished::Lost };
@@ -159,13 +168,18 @@ impl Memory {
         }
         entry.state = state;
         entry.attempts = attempts;
-        entry.interrupted &= released;
+        entry.interrupted = (entry.interrupted && released) || begun;
         entry.updated = now;
+        entry.next_attempt = next_attempt;
         if parked {
             entry.parked = attempt;
         }
         if let Some(error) = error {
-            entry.last_error = Some(bounded_error(&error).to_owned());
+            let (error, ran_ms) = (bounded_error(&error).to_owned(), finish.ran.map(millis));
+            entry.failures.push(FailedAttempt { attempt, ended_ms: now, ran_ms, error: error.clone() });
+            let beyond = entry.failures.len().saturating_sub(FAILURES_MAX as usize);
+            entry.failures.drain(..beyond);
+            entry.last_error = Some(error);
         }
         if finish.copies > 0 {
             entry.duplicates += u64::from(finish.copies);

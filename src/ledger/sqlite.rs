@@ -2,17 +2,21 @@
 //!
 //! - `open`, `create`, `migrate`: which files are taken for a ledger, and how they are made.
 //! - `writer`: the thread that owns the connection; `batch`: what the rows of a transaction share.
-//! - `claim`, `finish`, `change`, `prune`: one row's, or one step's, work in SQL.
-//! - `owners`: who is alive; `files`: whether the ledger's files are still in their place.
-//! - `read`: looking into a ledger, also from another process.
+//! - `claim`, `finish`, `failures`, `change`, `prune`: one row's, or one step's, work in SQL.
+//! - `owners`: who is alive; `files`: whether the ledger's files are still in their place; `log`: how
+//!   long its log has grown.
+//! - `read`, `compact`: looking into a ledger and making its file smaller, also from another process.
 
 mod batch;
 mod change;
 mod claim;
+mod compact;
 mod create;
 mod errors;
+mod failures;
 mod files;
 mod finish;
+mod log;
 mod migrate;
 mod open;
 mod owners;
@@ -32,9 +36,13 @@ use tokio::{
     task,
 };
 
-pub use self::read::SqliteReader;
+pub use self::{
+    compact::{Compacted, Compactor},
+    read::SqliteReader,
+};
 use self::{
     files::Identity,
+    log::LogWatch,
     owners::{Owners, lock_file},
     writer::{Call, Op, Reply, Writer},
 };
@@ -69,7 +77,7 @@ pub struct SqliteOptions {
     /// The file never has more pages (of 4 KiB) than this; beyond it the ledger reports that its disk
     /// is full. `None` leaves that to the disk.
     pub pages_max: Option<u32>,
-    /// What a write-ahead log that some reader made grow shrinks to, once that reader is gone.
+    /// A longer write-ahead log is warned of: some reader holds it. Once that reader is gone, it shrinks to this.
     pub log_bytes_max: u32,
 }
 
@@ -93,7 +101,8 @@ impl SqliteLedger {
             LedgerError::transient(format!("cannot find the files of {}: {e}", path.display()))
         })?;
         let (queue, ops) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer { connection, path: path.clone(), owners: owners.clone(), identity };
+        let log = LogWatch::new(&path, options.log_bytes_max.into());
+        let writer = Writer { connection, path: path.clone(), owners: owners.clone(), identity, log };
         let writer = thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || writer.run(ops))

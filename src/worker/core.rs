@@ -145,6 +145,8 @@ struct Group {
     phase: Phase,
     /// Waits in a row without progress; makes the next one longer.
     waits: u32,
+    /// How long the handler ran in the attempt that is being finished; `None` if it did not.
+    ran: Option<Duration>,
 }
 
 /// Where a group stands. Each variant says how it is left.
@@ -157,7 +159,7 @@ enum Phase {
     /// Another process runs it; a timer → `Queued`.
     Waiting,
     /// → `Finishing`, `Publishing`.
-    Running(Ticket),
+    Running { ticket: Ticket, since: Instant },
     /// A copy is being published, or (`pause`) waits to be tried again → `Finishing` or settled.
     Publishing { ticket: Option<Ticket>, purpose: Purpose, error: String, pause: bool, since: Instant },
     /// → settled, `Held`, `Queued`.
@@ -297,7 +299,7 @@ impl Core {
                 self.publish(id);
             }
             Phase::Finishing { .. } => self.ending.push_back(id),
-            Phase::Queued | Phase::Claiming { .. } | Phase::Running(_) => {}
+            Phase::Queued | Phase::Claiming { .. } | Phase::Running { .. } => {}
         }
     }
 

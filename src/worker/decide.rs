@@ -60,7 +60,7 @@ pub fn after_claim(claim: Claim, policy: &Policy) -> AfterClaim {
         Claim::Claimed(ticket) => {
             if ticket.interrupted && policy.on_interrupted == OnInterrupted::DeadLetter {
                 AfterClaim::DeadLetter {
-                    error: format!("attempt {} was cut off by a crash", ticket.attempt.saturating_sub(1)),
+                    error: "an attempt was cut off, and may have taken effect".to_owned(),
                     ticket: Some(ticket),
                     reason: Reason::Interrupted,
                 }

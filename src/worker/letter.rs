@@ -55,15 +55,20 @@ pub fn compose(letter: &Letter, queue: &str) -> (Destination, Outgoing) {
     }
 }
 
-/// The same dead letter with as little beside the sender's own headers as possible, for a message
-/// whose headers fill a frame by themselves.
-pub fn compose_small(letter: &Letter, queue: &str) -> Option<(Destination, Outgoing)> {
-    let Purpose::Dead(reason) = letter.purpose else { return None };
-    let (destination, mut small) = compose(letter, queue);
-    let headers = small.properties.headers.get_or_insert_default();
+/// The same dead letter with ever less beside the body, for a message whose own headers leave no room
+/// in a frame, or are nested deeper than can be sent: first without ours, then without the sender's.
+pub fn compose_smaller(letter: &Letter, queue: &str) -> Vec<(Destination, Outgoing)> {
+    let Purpose::Dead(reason) = letter.purpose else { return Vec::new() };
+    let (destination, mut without_ours) = compose(letter, queue);
+    let headers = without_ours.properties.headers.get_or_insert_default();
     headers.retain(|name, _| !name.starts_with(OURS));
     headers.insert("x-ackonce-reason".into(), Value::text(reason.as_str()));
-    Some((destination, small))
+
+    let (_, mut without_theirs) = compose(letter, queue);
+    let headers = without_theirs.properties.headers.get_or_insert_default();
+    headers.retain(|name, _| name.starts_with(OURS) && name != "x-ackonce-cc");
+    headers.insert("x-ackonce-headers-dropped".into(), Value::Bool(true));
+    vec![(destination.clone(), without_ours), (destination, without_theirs)]
 }
 
 /// Turns a copy that comes back from a delay queue, or was sent back from the dead-letter queue, into

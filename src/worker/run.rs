@@ -44,6 +44,8 @@ pub struct Worker {
     pub outlet: Arc<Outlet>,
     /// How long running handlers may go on after a stop is requested.
     pub drain_timeout: Duration,
+    /// Told what became of deliveries, as it changes.
+    pub counts: watch::Sender<Counts>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -95,6 +97,9 @@ impl Worker {
     pub async fn run(self, mut stop: watch::Receiver<Stop>) -> Result<Counts, WorkerError> {
         let owner = self.ledger.enroll().await.map_err(WorkerError::Ledger)?;
         let mut driver = Driver::new(self, owner);
+        if let Err(why) = driver.worker.handler.probe().await {
+            driver.take(Event::Probed(Err(why)));
+        }
         let result = driver.turn(&mut stop).await;
         driver.close().await;
         result.map(|()| driver.core.counts())
@@ -148,6 +153,8 @@ impl Driver {
             for command in self.core.submit() {
                 self.carry_out(command)?;
             }
+            let counts = self.core.counts();
+            self.worker.counts.send_if_modified(|told| std::mem::replace(told, counts) != counts);
             if self.core.is_drained() {
                 return Ok(());
             }
@@ -239,23 +246,36 @@ impl Driver {
             stop: self.stop_runs.subscribe(),
         };
         // Called here, not in the task, so that handlers see messages in the order of their claims.
-        let run = catch_unwind(AssertUnwindSafe(|| self.worker.handler.handle(work)));
-        self.runs.spawn(async move {
-            let verdict = match run {
-                Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
-                Err(panic) => Err(panic),
-            };
-            let panicked = |_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None };
-            (group, verdict.unwrap_or_else(panicked))
-        });
+        let handler = &self.worker.handler;
+        let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
+        let mut run = match run {
+            Ok(run) => run,
+            Err(panic) => return self.take(Event::Ran(group, verdict(Err(panic)))),
+        };
+        // One that does no waiting often has its verdict at once, and needs no task then.
+        if !handler.waits()
+            && let Some(result) = (&mut run).now_or_never()
+        {
+            return self.take(Event::Ran(group, verdict(result)));
+        }
+        self.runs.spawn(async move { (group, verdict(run.await)) });
     }
 
     fn connect(&mut self, after: Duration) {
         self.sessions += 1;
         let (source, id) = (self.worker.source.clone(), self.sessions);
+        let first = !self.ever_connected;
         let open = async move {
             tokio::time::sleep(after).await;
-            source.open(id).await
+            let session = source.open(id).await?;
+            if first && let Some(why) = source.why_dropped(&session).await {
+                warn!(
+                    queue = source.queue,
+                    "the broker drops a message of this quorum queue that was delivered more often than its limit, \
+                     as after some crashes: {why}; give it one, with a policy or when it is made"
+                );
+            }
+            Ok(session)
         };
         self.connecting = Some(open.boxed()).into();
     }
@@ -342,15 +362,23 @@ impl Driver {
     }
 }
 
+/// A panic is the handler's failure, and nobody else's.
+fn verdict(result: Result<Verdict, Box<dyn std::any::Any + Send>>) -> Verdict {
+    result.unwrap_or_else(|_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None })
+}
+
 async fn publish(outlet: &Outlet, letter: &Letter, queue: &str) -> Result<(), PublishError> {
     let (destination, copy) = letter::compose(letter, queue);
-    let result = outlet.publish(&destination, copy, PUBLISH_LIMIT).await;
-    match (result, letter::compose_small(letter, queue)) {
-        (Err(PublishError::TooLarge(_)), Some((destination, small))) => {
-            outlet.publish(&destination, small, PUBLISH_LIMIT).await
+    let mut result = outlet.publish(&destination, copy, PUBLISH_LIMIT).await;
+    if matches!(result, Err(PublishError::TooLarge(_))) {
+        for (destination, smaller) in letter::compose_smaller(letter, queue) {
+            result = outlet.publish(&destination, smaller, PUBLISH_LIMIT).await;
+            if !matches!(result, Err(PublishError::TooLarge(_))) {
+                break;
+            }
         }
-        (result, _) => result,
     }
+    result
 }
 
 /// Pends for ever without a session; its end is reported once.

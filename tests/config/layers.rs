@@ -5,6 +5,7 @@ use std::time::Duration;
 use ackonce::{
     broker::{Declare, topology::QueueType},
     config::{Config, HandlerConfig, LedgerUrl},
+    handler::exec::ExitCodes,
     worker::policy::{DeadLetter, OnInterrupted, OnMismatch, OnMissingKey},
 };
 
@@ -124,6 +125,7 @@ fn every_flag_has_a_variable() {
         ("DRAIN_TIMEOUT", "?"),
         ("QUEUE", "amq.q"),
         ("EXEC", "[1]"),
+        ("EXIT_CODES", "?"),
         ("KEY", "?"),
         ("ON_MISSING_KEY", "?"),
         ("ON_MISMATCH", "?"),
@@ -146,7 +148,7 @@ fn every_flag_has_a_variable() {
     let setup =
         values.iter().fold(setup, |setup, (name, value)| setup.env(&format!("ACKONCE_{name}"), value));
     let failure = setup.fails();
-    assert!(failure.starts_with("ackonce: 25 problems in the configuration:\n  1. "), "{failure}");
+    assert!(failure.starts_with("ackonce: 26 problems in the configuration:\n  1. "), "{failure}");
     for (name, value) in values {
         assert!(
             failure.contains(&format!(" ACKONCE_{name}=\"{value}\": ")) || name == "LEDGER",
@@ -154,6 +156,15 @@ fn every_flag_has_a_variable() {
         );
     }
     assert!(failure.contains(" AMQP_URL=***: "), "{failure}");
+    let pipe = [("PIPE", "[1]"), ("PIPE_CHILDREN", "?"), ("PIPE_IN_FLIGHT", "?"), ("PIPE_FRAMING", "?")];
+    let of = |values: &[(&str, &str)]| {
+        let setup = Setup::new().env("ACKONCE_QUEUE", "q");
+        values.iter().fold(setup, |setup, (name, value)| setup.env(&format!("ACKONCE_{name}"), value))
+    };
+    let failure = of(&pipe).fails();
+    assert!(failure.starts_with("ackonce: 4 problems in the configuration:\n"), "{failure}");
+    let failure = of(&[("SHELL", " ")]).fails();
+    assert!(failure.contains("ACKONCE_SHELL=\" \": expected a command line"), "{failure}");
     let config = Setup::new().env("ACKONCE_QUEUE", "q").env("ACKONCE_LOG", "true").load().unwrap();
     assert_eq!(config.workers[0].handler, HandlerConfig::Log);
     let path = Setup::new().file(GOOD).config_path();
@@ -173,6 +184,36 @@ fn lists_in_the_environment_are_words_or_as_in_the_file() {
             ("a", &expected.iter().map(|s| s.to_string()).collect::<Vec<_>>()[..])
         );
     }
+}
+
+/// The slots of a pipe are its children times what each has in flight; the prefetch follows, or bounds them.
+#[test]
+fn a_pipe_has_as_many_slots_as_its_children_take() {
+    for (args, children, slots, prefetch) in [
+        (&[][..], 8, 8, 64),
+        (&["--concurrency", "3"], 3, 3, 64),
+        (&["--pipe-children", "2"], 2, 2, 64),
+        (&["--pipe-children", "4", "--pipe-in-flight", "50"], 4, 200, 200),
+        (&["--pipe-in-flight", "16", "--prefetch", "20"], 8, 20, 20),
+        (&["--pipe-children", "65535", "--pipe-in-flight", "65535"], 65535, 65535, 65535),
+    ] {
+        let setup = Setup::new().args(["--queue", "q"]).args(args.iter().copied());
+        let config = setup.args(["--pipe", "python3", "w.py", "--log"]).load().unwrap();
+        let worker = &config.workers[0];
+        let HandlerConfig::Pipe(pipe) = &worker.handler else { panic!("{worker:?}") };
+        assert_eq!((pipe.program.as_str(), pipe.args.join(" ").as_str()), ("python3", "w.py --log"));
+        let found = (pipe.children, worker.policy.concurrency, worker.policy.prefetch);
+        assert_eq!(found, (children, slots, prefetch), "{args:?}");
+    }
+}
+
+#[test]
+fn a_shell_is_asked_for_by_name() {
+    let setup = Setup::new().args(["--queue", "q", "--shell", "cat | wc -c", "--exit-codes"]);
+    let config = setup.args(["rabbitmq-cli-consumer"]).load().unwrap();
+    let HandlerConfig::Exec(exec) = &config.workers[0].handler else { panic!("{config:?}") };
+    assert_eq!((exec.program.as_str(), exec.args.join(" ").as_str()), ("/bin/sh", "-c cat | wc -c"));
+    assert_eq!(exec.exit_codes, ExitCodes::RabbitmqCliConsumer);
 }
 
 #[test]
@@ -211,4 +252,73 @@ fn a_command_without_workers_judges_only_the_rest() {
     let (broker, ledger) = Config::load_without_workers(flags, []).unwrap();
     assert_eq!(broker.urls[0].expose(), "amqp://h");
     assert_eq!(ledger.url, LedgerUrl::Sqlite("other.db".into()));
+}
+
+#[test]
+fn an_http_handler_is_read_from_file_flags_and_environment_and_shows_no_secret() {
+    let file = Setup::new().file(
+        "[[worker]]\nqueue = \"q\"\nhttp = \"https://u:hidden@h/hidden\"\ntimeout = \"5s\"\n\
+         http_headers = { X-Team = \"hidden\", Accept = \"b: c\" }\n\
+         http_bearer_token_file = \"/token\"\nhttp_signature_secret_file = \"/secret\"\n",
+    );
+    let flags = ["--queue", "q", "--http", "https://u:hidden@h/hidden", "--timeout", "5s"];
+    let flags =
+        Setup::new().args(flags).args(["--http-header", "Accept:b: c", "--http-header", "X-Team: hidden"]);
+    let flags = flags.args(["--http-bearer-token-file", "/token", "--http-signature-secret-file", "/secret"]);
+    let environment = Setup::new()
+        .env("ACKONCE_QUEUE", "q")
+        .env("ACKONCE_TIMEOUT", "5s")
+        .env("ACKONCE_HTTP", "https://u:hidden@h/hidden")
+        .env("ACKONCE_HTTP_BEARER_TOKEN_FILE", "/token")
+        .env("ACKONCE_HTTP_SIGNATURE_SECRET_FILE", "/secret");
+    let list = r#"["Accept: b: c", "X-Team: hidden"]"#;
+    for setup in [
+        &file,
+        &flags,
+        &environment.env("ACKONCE_HTTP_HEADERS", r#"{ Accept = "b: c", X-Team = "hidden" }"#),
+        &Setup::new()
+            .args(["--queue", "q", "--timeout", "5s", "--http", "https://u:hidden@h/hidden"])
+            .args(["--http-bearer-token-file", "/token", "--http-signature-secret-file", "/secret"])
+            .env("ACKONCE_HTTP_HEADERS", list),
+    ] {
+        let config = setup.load().unwrap();
+        let HandlerConfig::Http(http) = &config.workers[0].handler else { panic!("{config:?}") };
+        assert_eq!(http.url.expose(), "https://u:hidden@h/hidden");
+        let mut headers = http.headers.expose().to_vec();
+        headers.sort();
+        assert_eq!(headers, [("Accept".into(), "b: c".into()), ("X-Team".into(), "hidden".into())]);
+        assert_eq!(http.bearer_token_file.as_deref(), Some(std::path::Path::new("/token")));
+        assert_eq!(http.signature_secret_file.as_deref(), Some(std::path::Path::new("/secret")));
+        assert_eq!(http.timeout, Duration::from_secs(5));
+        assert!(!format!("{config:?} {:?}", setup.cli()).contains("hidden"), "{config:?}");
+    }
+    // Another handler leaves nothing of it behind; a lone header in a variable is one header.
+    let config = file.args(["--exec", "x"]).load().unwrap();
+    assert!(matches!(config.workers[0].handler, HandlerConfig::Exec(_)), "{config:?}");
+    let lone =
+        Setup::new().args(["--queue", "q", "--http", "http://h"]).env("ACKONCE_HTTP_HEADERS", "A: b c");
+    let config = lone.load().unwrap();
+    let HandlerConfig::Http(http) = &config.workers[0].handler else { panic!("{config:?}") };
+    assert_eq!(http.headers.expose(), [("A".into(), "b c".into())]);
+    // What is wrong beyond the first look is known before anything is consumed.
+    for (url, args, expected) in [
+        ("http://u:hidden@h:port", ["--jitter", "0"], "http: the URL cannot be read"),
+        ("http://u:hidden@h", ["--http-header", "hidden"], "--http-header ***: expected { Name"),
+        (
+            "http://h",
+            ["--http-header", "Idempotency-Key: hidden"],
+            "'idempotency-key' is set by ackonce itself",
+        ),
+        ("http://u:hidden@h", ["--http-header", "Authorization: hidden"], "keep one of them"),
+        (
+            "http://h",
+            ["--http-bearer-token-file", "/no/such"],
+            "the bearer token file '/no/such': No such file",
+        ),
+        ("http://h", ["--http-signature-secret-file", "/dev/null"], "'/dev/null': it is not a file"),
+    ] {
+        let setup = Setup::new().env("ACKONCE_LOG_LEVEL", "trace").args(["--queue", "q", "--http", url]);
+        let failure = setup.args(args).fails();
+        assert!(failure.contains(expected) && !failure.contains("hidden"), "{failure}");
+    }
 }

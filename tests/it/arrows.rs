@@ -13,12 +13,17 @@ const MAY_NAME: [(&str, &[&str]); 8] = [
     ("ledger", &["key"]),
     ("broker", &["message"]),
     ("worker", &["broker", "handler", "key", "ledger", "message"]),
-    ("config", &["broker", "key", "worker"]),
+    ("config", &["broker", "handler", "key", "worker"]),
     ("cli", &["broker", "config", "handler", "key", "ledger", "message", "worker"]),
 ];
 
 /// A driver, and the one place that may name it.
-const DRIVERS: [(&str, &str); 2] = [("lapin", "broker"), ("rusqlite", "ledger/sqlite")];
+const DRIVERS: [(&str, &str); 4] = [
+    ("lapin", "broker"),
+    ("reqwest", "handler/http"),
+    ("rusqlite", "ledger/sqlite"),
+    ("tokio_rustls", "handler/http"),
+];
 
 #[test]
 fn arrows_point_one_way() {

@@ -23,7 +23,7 @@ async fn after_kill_9_the_message_is_taken_over_within_a_second() {
     assert!(waited < Duration::from_secs(1), "{waited:?}");
     world.touch("go");
     world.until_state("done", 1).await;
-    worker.until_said("taken over from a dead worker").await;
+    worker.until_said("runs again: the attempt before was cut off").await;
     world.stop_and_find_nothing_left(worker).await;
     assert_eq!(world.rows()[0].attempts, 2);
     // The killed worker's handler went on by itself: that is the window the promise names.

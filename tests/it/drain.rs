@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{LIMIT, World, until};
+use crate::harness::{LIMIT, World, is_alive, until};
 
 /// K53: nothing new starts, what runs is finished and acked, the rest goes back.
 #[tokio::test(flavor = "multi_thread")]
@@ -46,10 +46,11 @@ async fn a_handler_beyond_the_drain_timeout_is_stopped_and_its_message_returned(
     let row = &world.rows()[0];
     assert_eq!((row.state.as_str(), row.attempts), ("failed", 0), "{row:?}");
 
-    let worker = world.worker(&["--exec", &world.handler(r#"echo "$ACKONCE_ATTEMPT" > attempt"#, "")]);
+    let worker = world
+        .worker(&["--exec", &world.handler(r#"echo "$ACKONCE_ATTEMPT $ACKONCE_INTERRUPTED" > attempt"#, "")]);
     world.until_state("done", 1).await;
     world.stop_and_find_nothing_left(worker).await;
-    assert_eq!(world.lines("attempt"), ["1"]);
+    assert_eq!(world.lines("attempt"), ["1 1"], "not counted, and told that it had begun");
 }
 
 /// A second signal ends it at once, whatever runs; the message is not lost.
@@ -81,9 +82,4 @@ async fn a_worker_that_never_reached_its_broker_stops_with_exit_0() {
     worker.until_said("no session with the broker").await;
     assert!(worker.is_running(), "it keeps trying");
     worker.terminate().await.expect_exit(0);
-}
-
-fn is_alive(pid: &str) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    !status.is_empty() && !status.contains("State:\tZ")
 }

@@ -2,6 +2,8 @@
 //!
 //! When a test fails, what its workers said and what the ledger holds is printed.
 
+mod disk;
+mod endpoint;
 mod node;
 mod process;
 
@@ -21,8 +23,10 @@ use lapin::{
 };
 use tempfile::TempDir;
 
+pub use disk::{SmallDisk, may_mount};
+pub use endpoint::{Endpoint, Reply, Request, answer};
 pub use node::Node;
-pub use process::{Process, ackonce};
+pub use process::{Process, ackonce, children, is_alive};
 
 /// How long anything may take that is expected to happen.
 pub const LIMIT: Duration = Duration::from_secs(30);

@@ -116,7 +116,9 @@ async fn own_broker_an_alarm_blocks_dead_letters_and_nothing_else() {
     node.ctl(&["set_vm_memory_high_watermark", "0.4"]);
     world.until_state("dead", 1).await;
     worker.terminate().await.expect_exit(0);
-    assert_eq!(probe.ready(&format!("{}.dead", world.queue)).await, 1);
+    // The copy that met the alarm may have been taken in all the same, without a confirm.
+    let letters = probe.take_all(&format!("{}.dead", world.queue)).await;
+    assert!((1..=2).contains(&letters.len()) && letters.iter().all(|letter| letter.data == b"x"));
     assert_eq!(probe.ready(&world.queue).await, 0);
 }
 

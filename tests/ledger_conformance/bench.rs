@@ -60,12 +60,12 @@ pub fn in_scope(scope: &str, text: &str) -> ClaimRequest {
 }
 
 pub fn failed(error: &str) -> Ending {
-    Ending::Failed { error: error.to_owned(), parked: false }
+    Ending::Failed { error: error.to_owned(), parked: false, next_after: None }
 }
 
 /// Failed, and a confirmed copy waits in a delay queue.
 pub fn parked(error: &str) -> Ending {
-    Ending::Failed { error: error.to_owned(), parked: true }
+    Ending::Failed { error: error.to_owned(), parked: true, next_after: None }
 }
 
 pub fn dead(error: &str) -> Ending {
@@ -128,7 +128,7 @@ impl Bench {
 
     pub async fn finish(&self, owner: &Owner, text: &str, ticket: &Ticket, ending: Ending) -> Finished {
         let (key, ticket) = (key(text), ticket.clone());
-        self.finish_as(owner, Finish { scope: SCOPE.into(), key, ticket, ending, copies: 0 }).await
+        self.finish_as(owner, Finish { scope: SCOPE.into(), key, ticket, ending, copies: 0, ran: None }).await
     }
 
     /// The same ending for all.
@@ -139,6 +139,7 @@ impl Bench {
             ticket: ticket.clone(),
             ending: ending.clone(),
             copies: 0,
+            ran: None,
         };
         requests.iter().zip(tickets).map(finish).collect()
     }
@@ -151,7 +152,7 @@ impl Bench {
     pub async fn run_request(&self, owner: &Owner, request: ClaimRequest, ending: Ending) -> Ticket {
         let (scope, key) = (request.scope.clone(), request.key.clone());
         let ticket = granted(self.claim_request(owner, request).await);
-        let finish = Finish { scope, key, ticket: ticket.clone(), ending, copies: 0 };
+        let finish = Finish { scope, key, ticket: ticket.clone(), ending, copies: 0, ran: None };
         assert_eq!(self.finish_as(owner, finish).await, Finished::Recorded);
         ticket
     }

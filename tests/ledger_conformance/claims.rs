@@ -158,7 +158,11 @@ pub async fn an_unknown_body_matches_any(bench: &Bench) {
 
 pub async fn a_corrected_body_is_taken_where_nothing_has_succeeded(bench: &Bench) {
     let owner = bench.owner().await;
-    for (key, ending) in [("failed", failed("no")), ("dead", dead("no")), ("released", Ending::Released)] {
+    for (key, ending) in [
+        ("failed", failed("no")),
+        ("dead", dead("no")),
+        ("released", Ending::Released { interrupted: false }),
+    ] {
         bench.run_request(&owner, with_body(key, "wrong"), ending).await;
         bench.run_request(&owner, with_body(key, "right"), Ending::Done).await;
         assert_eq!(bench.claim_request(&owner, with_body(key, "wrong")).await, Claim::Mismatch, "{key}");

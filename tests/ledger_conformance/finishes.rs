@@ -5,7 +5,7 @@ use ackonce::ledger::{Claim, ERROR_BYTES_MAX, Ending, Finish, Finished, State, T
 use crate::bench::{Bench, SCOPE, START, dead, failed, granted, key};
 
 fn endings() -> [Ending; 4] {
-    [Ending::Done, failed("no"), dead("never"), Ending::Released]
+    [Ending::Done, failed("no"), dead("never"), Ending::Released { interrupted: false }]
 }
 
 pub async fn each_ending_leaves_its_state(bench: &Bench) {
@@ -14,7 +14,7 @@ pub async fn each_ending_leaves_its_state(bench: &Bench) {
         (Ending::Done, State::Done, 1, None),
         (failed("no"), State::Failed, 1, Some("no")),
         (dead("never"), State::Dead, 1, Some("never")),
-        (Ending::Released, State::Failed, 0, None),
+        (Ending::Released { interrupted: false }, State::Failed, 0, None),
     ] {
         let text = format!("{ending:?}");
         bench.set_now(START);
@@ -43,7 +43,8 @@ pub async fn a_finish_that_is_repeated_is_recorded_again(bench: &Bench) {
 pub async fn a_repeated_finish_counts_its_copies_once(bench: &Bench) {
     let owner = bench.owner().await;
     let ticket = granted(bench.claim(&owner, "a").await);
-    let finish = Finish { scope: SCOPE.into(), key: key("a"), ticket, ending: Ending::Done, copies: 2 };
+    let finish =
+        Finish { scope: SCOPE.into(), key: key("a"), ticket, ending: Ending::Done, copies: 2, ran: None };
     for _ in 0..2 {
         assert_eq!(bench.finish_as(&owner, finish.clone()).await, Finished::Recorded);
     }
@@ -81,7 +82,8 @@ pub async fn a_finish_needs_the_right_ticket(bench: &Bench) {
     }
     assert_eq!(bench.finish(&other, "a", &ticket, Ending::Done).await, Finished::Lost, "another owner");
     assert_eq!(bench.finish(&owner, "b", &ticket, Ending::Done).await, Finished::Lost, "another key");
-    let finish = Finish { scope: "x".into(), key: key("a"), ticket, ending: Ending::Done, copies: 0 };
+    let finish =
+        Finish { scope: "x".into(), key: key("a"), ticket, ending: Ending::Done, copies: 0, ran: None };
     assert_eq!(bench.finish_as(&owner, finish).await, Finished::Lost, "another scope");
     assert_eq!(bench.row("a").await, before, "nothing was changed");
 }
@@ -109,7 +111,7 @@ pub async fn a_released_attempt_is_not_counted(bench: &Bench) {
     let owner = bench.owner().await;
     bench.run(&owner, "a", failed("no")).await;
     for _ in 0..3 {
-        assert_eq!(bench.run(&owner, "a", Ending::Released).await.attempt, 2);
+        assert_eq!(bench.run(&owner, "a", Ending::Released { interrupted: false }).await.attempt, 2);
         assert_eq!(bench.row("a").await.last_error.as_deref(), Some("no"), "of the attempt before");
     }
     assert_eq!(bench.run(&owner, "a", Ending::Done).await.attempt, 2);
@@ -120,7 +122,8 @@ pub async fn copies_that_shared_a_run_are_duplicates(bench: &Bench) {
     let owner = bench.owner().await;
     let ticket = granted(bench.claim(&owner, "a").await);
     bench.pass(1000);
-    let finish = Finish { scope: SCOPE.into(), key: key("a"), ticket, ending: Ending::Done, copies: 2 };
+    let finish =
+        Finish { scope: SCOPE.into(), key: key("a"), ticket, ending: Ending::Done, copies: 2, ran: None };
     assert_eq!(bench.finish_as(&owner, finish).await, Finished::Recorded);
     let row = bench.row("a").await;
     assert_eq!((row.duplicates, row.last_duplicate_ms), (2, Some(START + 1000)));

@@ -17,7 +17,7 @@ pub async fn stats_count_each_scope(bench: &Bench) {
     bench.claim(&owner, "done").await;
     bench.claim(&owner, "done").await;
     bench.run(&owner, "failed", failed("no")).await;
-    bench.run(&owner, "released", Ending::Released).await;
+    bench.run(&owner, "released", Ending::Released { interrupted: false }).await;
     bench.run(&owner, "dead", dead("no")).await;
     bench.run_request(&owner, in_scope("mails", "done"), Ending::Done).await;
     let orders = ScopeStats {

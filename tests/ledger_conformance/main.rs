@@ -5,6 +5,7 @@ mod bench;
 mod changes;
 mod claims;
 mod copies;
+mod failures;
 mod finishes;
 mod inspects;
 mod keys;
@@ -54,6 +55,13 @@ every_ledger!([
     copies::what_a_dead_row_left_behind_is_superseded,
     copies::a_new_life_forgets_the_copies_of_the_last_one,
     copies::another_body_is_never_superseded,
+    failures::each_failed_attempt_is_kept_with_its_time_and_error,
+    failures::only_a_failure_adds_to_the_history,
+    failures::a_repeated_finish_is_one_failure,
+    failures::the_history_is_bounded,
+    failures::a_message_that_was_dead_keeps_its_history,
+    failures::a_history_goes_with_its_message,
+    failures::a_failed_row_says_when_its_next_attempt_is_due,
     finishes::each_ending_leaves_its_state,
     finishes::a_finish_that_is_repeated_is_recorded_again,
     finishes::a_repeated_finish_counts_its_copies_once,
@@ -73,6 +81,7 @@ every_ledger!([
     owners::an_owner_lives_as_long_as_any_clone_of_it,
     owners::interrupted_is_about_the_attempt_directly_before,
     owners::a_released_takeover_is_still_interrupted,
+    owners::an_attempt_released_after_it_began_is_interrupted,
     owners::a_takeover_takes_the_new_body,
     prunes::finished_rows_go_by_their_last_change,
     prunes::unfinished_rows_go_only_when_long_overdue,

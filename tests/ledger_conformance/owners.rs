@@ -69,13 +69,23 @@ pub async fn a_released_takeover_is_still_interrupted(bench: &Bench) {
     interrupt(bench, "a").await;
     let owner = bench.owner().await;
     for _ in 0..2 {
-        let ticket = bench.run(&owner, "a", Ending::Released).await;
+        let ticket = bench.run(&owner, "a", Ending::Released { interrupted: false }).await;
         assert_eq!((ticket.attempt, ticket.interrupted), (2, true));
     }
     let ticket = bench.run(&owner, "a", Ending::Dead { error: "no".to_owned() }).await;
     assert_eq!((ticket.attempt, ticket.interrupted), (2, true));
     let ticket = granted(bench.claim(&owner, "a").await);
     assert_eq!((ticket.attempt, ticket.interrupted), (1, false), "an operator sent it back");
+}
+
+pub async fn an_attempt_released_after_it_began_is_interrupted(bench: &Bench) {
+    let owner = bench.owner().await;
+    let first = bench.run(&owner, "a", Ending::Released { interrupted: true }).await;
+    assert_eq!((first.attempt, first.interrupted), (1, false));
+    let second = bench.run(&owner, "a", failed("no")).await;
+    assert_eq!((second.attempt, second.interrupted), (1, true), "not counted, but told");
+    let third = granted(bench.claim(&owner, "a").await);
+    assert_eq!((third.attempt, third.interrupted), (2, false));
 }
 
 pub async fn a_takeover_takes_the_new_body(bench: &Bench) {

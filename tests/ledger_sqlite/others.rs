@@ -173,7 +173,11 @@ async fn what_piles_up_is_written_together() {
     let finish_a = ledger.finish(&owner, vec![finish_of("a", &tickets[0], Ending::Done)], now);
     let duplicate_a = ledger.claim(&owner, vec![request("a"), request("d")], now);
     let lost = ledger.finish(&owner, vec![finish_of("x", &tickets[1], Ending::Done)], now);
-    let finish_b = ledger.finish(&owner, vec![finish_of("b", &tickets[1], Ending::Released)], now);
+    let finish_b = ledger.finish(
+        &owner,
+        vec![finish_of("b", &tickets[1], Ending::Released { interrupted: false })],
+        now,
+    );
     other.execute_batch("COMMIT").unwrap();
     assert!(matches!(first.await.unwrap()[..], [Claim::Claimed(_)]));
     assert_eq!(finish_a.await.unwrap(), [Finished::Recorded]);

@@ -92,7 +92,14 @@ pub fn request(key: &str) -> ClaimRequest {
 }
 
 pub fn finish_of(key: &str, ticket: &Ticket, ending: Ending) -> Finish {
-    Finish { scope: "orders".into(), key: Key::new(key).unwrap(), ticket: ticket.clone(), ending, copies: 0 }
+    Finish {
+        scope: "orders".into(),
+        key: Key::new(key).unwrap(),
+        ticket: ticket.clone(),
+        ending,
+        copies: 0,
+        ran: None,
+    }
 }
 
 pub fn granted(claim: Claim) -> Ticket {

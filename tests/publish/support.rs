@@ -103,13 +103,14 @@ pub struct Ended {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
+    /// Shown with a failure.
     command: String,
 }
 
 impl Ended {
     #[track_caller]
     pub fn expect(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self:#?}");
+        assert_eq!(self.code, Some(code), "{}\n{self:#?}", self.command);
         self
     }
 

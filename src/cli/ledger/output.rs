@@ -8,6 +8,7 @@ use std::{
 
 use serde::Serialize;
 
+use super::history;
 use crate::{
     cli::Failure,
     ledger::{Forgotten, Millis, Row, State, Stats},
@@ -76,28 +77,26 @@ pub(super) fn list(rows: &[Row]) -> String {
     columns(&table)
 }
 
-pub(super) fn show(rows: &[Row]) -> String {
+pub(super) fn show(rows: &[Row], now: Millis) -> String {
     let mut text = String::new();
     for (index, row) in rows.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
-        // Further lines of an error stand under its first.
-        let error = row
-            .last_error
-            .as_deref()
-            .map(|error| error.lines().map(printable).collect::<Vec<_>>().join("\n                "));
         let fields = [
             ("scope", printable(&row.scope)),
             ("message_id", printable(&row.message_id)),
             ("state", state(row)),
             ("attempts", row.attempts.to_string()),
             ("duplicates", row.duplicates.to_string()),
-            ("owner", row.owner.as_deref().map_or("-".to_owned(), printable)),
+            ("owner", history::owner(row)),
             ("first_seen", iso(row.first_seen_ms)),
             ("updated", iso(row.updated_ms)),
             ("last_duplicate", row.last_duplicate_ms.map_or("-".to_owned(), iso)),
-            ("last_error", error.unwrap_or("-".to_owned())),
+            ("next_attempt", row.next_attempt_ms.map_or("-".to_owned(), iso)),
+            ("last_error", row.last_error.as_deref().map_or("-".to_owned(), history::lines)),
+            ("failures", history::failures(row)),
+            ("meaning", history::meaning(row, now)),
         ];
         for (field, value) in fields {
             // Writing to a String cannot fail.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -13,7 +14,13 @@ use crate::{
     broker::{Endpoint, Outlet, Publisher, Rejects, Source},
     cli::Failure,
     config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
-    handler::{Handler, exec::Exec, log::Log},
+    handler::{
+        Handler,
+        exec::Exec,
+        http::{Http, HttpOptions},
+        log::Log,
+        pipe::{Pipe, PipeOptions},
+    },
     ledger::{
         Ledger,
         prune::Pruner,
@@ -39,7 +46,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let ledger: Arc<dyn Ledger> = Arc::new(open(path.clone()).await?);
 
     let mut workers = JoinSet::new();
-    for (worker_config, handler) in config.workers.iter().zip(handlers) {
+    for (worker_config, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
         let policy = Arc::new(worker_config.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
         let source = Source {
@@ -60,6 +67,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             source: Arc::new(source),
             outlet: Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type)),
             drain_timeout: config.drain_timeout,
+            counts: watch::Sender::default(),
         };
         let queue = worker.policy.queue.clone();
         let stop = stop.subscribe();
@@ -68,7 +76,20 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
-    wait_for_all(workers, &stop).await
+    let result = wait_for_all(workers, &stop).await;
+    close(&handlers, &stop).await;
+    result
+}
+
+/// Ends what the handlers keep running: gently, unless the end is to come at once.
+async fn close(handlers: &[Arc<dyn Handler>], stop: &watch::Sender<Stop>) {
+    let mut asked = stop.subscribe();
+    tokio::select! {
+        biased;
+        _ = asked.wait_for(|stop| *stop == Stop::Now) => {}
+        _ = join_all(handlers.iter().map(|handler| handler.close(false))) => {}
+    }
+    join_all(handlers.iter().map(|handler| handler.close(true))).await;
 }
 
 /// Waits for every worker. One that ends by itself takes the others with it: a service that does
@@ -133,25 +154,46 @@ fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
     Ok(endpoints)
 }
 
-/// All handlers, each known to be able to start; every one that is not is reported.
+/// All handlers, each known to be set up so that it can start; every one that is not is reported.
 async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Arc<dyn Handler>>, Failure> {
     let mut handlers: Vec<Arc<dyn Handler>> = Vec::new();
     let mut problems = Vec::new();
     for worker in workers {
-        let handler: Arc<dyn Handler> = match &worker.handler {
-            HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
-            HandlerConfig::Exec(exec) => {
-                let command: Vec<String> =
-                    std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
-                Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace))
+        match handler(&worker.handler) {
+            Ok(handler) => {
+                problems.extend(handler.check().await.err());
+                handlers.push(handler);
             }
-        };
-        if let Err(why) = handler.probe().await {
-            problems.push(why);
+            Err(why) => problems.push(why),
         }
-        handlers.push(handler);
     }
     if problems.is_empty() { Ok(handlers) } else { Err(Failure::usage(problems.join("; "))) }
+}
+
+fn handler(config: &HandlerConfig) -> Result<Arc<dyn Handler>, String> {
+    Ok(match config {
+        HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
+        HandlerConfig::Exec(exec) => {
+            let command: Vec<String> = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
+            Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace, exec.exit_codes))
+        }
+        HandlerConfig::Pipe(pipe) => Arc::new(Pipe::new(PipeOptions {
+            program: pipe.program.clone(),
+            args: pipe.args.clone(),
+            timeout: pipe.timeout,
+            kill_grace: pipe.kill_grace,
+            children: pipe.children.into(),
+            in_flight: pipe.in_flight.into(),
+            framing: pipe.framing,
+        })),
+        HandlerConfig::Http(http) => Arc::new(Http::new(&HttpOptions {
+            url: http.url.expose(),
+            headers: http.headers.expose(),
+            bearer_token_file: http.bearer_token_file.as_deref(),
+            signature_secret_file: http.signature_secret_file.as_deref(),
+            timeout: http.timeout,
+        })?),
+    })
 }
 
 /// The first SIGTERM (a supervisor's) or SIGINT (a terminal's) asks for a drain, the second for the

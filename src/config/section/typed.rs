@@ -137,6 +137,30 @@ impl Section {
         }
     }
 
+    /// Names and their values: a table of texts, or texts such as `Name: value`.
+    pub(in crate::config) fn pairs(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+    ) -> Option<Given<Vec<(String, String)>>> {
+        let setting = self.take(key)?;
+        let pairs = match &setting.raw {
+            Raw::Toml(value) => pairs_of_table(value),
+            Raw::Texts(texts) => texts.iter().map(|text| pair(text)).collect(),
+            Raw::Text(text) if text.trim_start().starts_with('{') => {
+                toml_value(text).and_then(|value| pairs_of_table(&value))
+            }
+            Raw::Text(text) if text.trim_start().starts_with('[') => {
+                words(text).and_then(|texts| texts.iter().map(|text| pair(text)).collect())
+            }
+            Raw::Text(text) => pair(text).map(|pair| vec![pair]),
+        };
+        match pairs {
+            Some(pairs) => Some(self.given(key, &setting, pairs)),
+            None => self.refuse(key, &setting, expected),
+        }
+    }
+
     /// A table inside this one, empty if it is not there.
     pub(in crate::config) fn table(&mut self, key: &'static str, place: String) -> Section {
         let table = match self.take(key) {
@@ -178,11 +202,26 @@ fn words(text: &str) -> Option<Vec<String>> {
     if !text.trim_start().starts_with('[') {
         return Some(text.split_whitespace().map(str::to_owned).collect());
     }
-    let table: Table = format!("list = {}", text.trim()).parse().ok()?;
-    match table.get("list") {
-        Some(Value::Array(values)) if table.len() == 1 => all_texts(values),
+    match toml_value(text) {
+        Some(Value::Array(values)) => all_texts(&values),
         _ => None,
     }
+}
+
+/// One value, written as the file would have it.
+fn toml_value(text: &str) -> Option<Value> {
+    let mut table: Table = format!("value = {}", text.trim()).parse().ok()?;
+    table.remove("value").filter(|_| table.is_empty())
+}
+
+fn pairs_of_table(value: &Value) -> Option<Vec<(String, String)>> {
+    let pair = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+    value.as_table()?.iter().map(pair).collect()
+}
+
+fn pair(text: &str) -> Option<(String, String)> {
+    let (name, value) = text.split_once(':')?;
+    Some((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 fn all_texts(values: &[Value]) -> Option<Vec<String>> {

@@ -28,7 +28,9 @@ impl Memory {
                 first_seen_ms: entry.first_seen,
                 updated_ms: entry.updated,
                 last_duplicate_ms: entry.last_duplicate,
+                next_attempt_ms: entry.next_attempt,
                 last_error: entry.last_error.clone(),
+                failures: entry.failures.clone(),
             })
             .collect()
     }
@@ -53,6 +55,7 @@ impl Memory {
                 }
             }
             entry.interrupted = false;
+            entry.next_attempt = None;
             entry.updated = now;
             changed.changed += 1;
         }

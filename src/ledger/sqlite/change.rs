@@ -19,9 +19,13 @@ const FIND: &str = "
 
 /// No attempt made and no copy waiting: nothing counts against the next delivery.
 const RETRY: &str = "
-    UPDATE messages SET state = 'failed', attempts = 0, parked = 0, interrupted = 0, updated_ms = ?2 WHERE id = ?1";
+    UPDATE messages
+       SET state = 'failed', attempts = 0, parked = 0, interrupted = 0, next_attempt_ms = NULL,
+           updated_ms = ?2
+     WHERE id = ?1";
 
-const MARK_DONE: &str = "UPDATE messages SET state = 'done', interrupted = 0, updated_ms = ?2 WHERE id = ?1";
+const MARK_DONE: &str = "
+    UPDATE messages SET state = 'done', interrupted = 0, next_attempt_ms = NULL, updated_ms = ?2 WHERE id = ?1";
 
 impl SqliteReader {
     pub(super) fn change_now(

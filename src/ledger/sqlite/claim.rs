@@ -23,7 +23,7 @@ const LOOK: &str = "
 const CLAIM_AGAIN: &str = "
     UPDATE messages
        SET state = 'processing', attempts = ?2, interrupted = ?3, owner_id = ?4, fingerprint = ?5, updated_ms = ?6,
-           parked = CASE state WHEN 'dead' THEN 0 ELSE parked END
+           next_attempt_ms = NULL, parked = CASE state WHEN 'dead' THEN 0 ELSE parked END
      WHERE id = ?1";
 
 const COUNT_DUPLICATES: &str = "

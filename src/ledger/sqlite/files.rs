@@ -43,10 +43,15 @@ impl Identity {
 
     /// Whether the paths still lead there. If not, what SQLite commits is lost with the last handle,
     /// or at odds with what other processes see: nothing may be acked on it.
-    pub(super) fn check(&self) -> Result<(), LedgerError> {
-        for (path, expected) in &self.files {
+    /// Returns the log's length.
+    pub(super) fn check(&self) -> Result<u64, LedgerError> {
+        let mut lengths = [0; 3];
+        for ((path, expected), length) in self.files.iter().zip(&mut lengths) {
             let what = match fs::metadata(path) {
-                Ok(metadata) if inode(&metadata) == *expected => continue,
+                Ok(metadata) if inode(&metadata) == *expected => {
+                    *length = metadata.len();
+                    continue;
+                }
                 Ok(_) => "was replaced by another file".to_owned(),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => "is gone".to_owned(),
                 Err(e) => format!("cannot be found ({e})"),
@@ -56,7 +61,8 @@ impl Identity {
                 path.display()
             )));
         }
-        Ok(())
+        let [_, log, _] = lengths;
+        Ok(log)
     }
 }
 

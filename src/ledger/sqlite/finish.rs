@@ -8,17 +8,18 @@ use super::{
     batch::Batch,
     claim::{IGNORED, read_state},
     errors::RowError,
+    failures,
 };
 use crate::ledger::{Ending, Finish, Finished, Millis, State, bounded_error};
 
 /// Row ids are used again after pruning, so the id alone proves nothing. A released attempt keeps
-/// `interrupted` for the next one; any other ending answers that question.
+/// `interrupted` for the next one, and sets it if it had begun; any other ending answers that question.
 const FINISH: &str = "
     UPDATE messages
-       SET state = ?6, attempts = ?7, interrupted = interrupted AND ?8, last_error = ifnull(?9, last_error),
+       SET state = ?6, attempts = ?7, interrupted = (interrupted AND ?8) OR ?14, last_error = ifnull(?9, last_error),
            duplicates = duplicates + ?10,
            last_duplicate_ms = CASE WHEN ?10 > 0 THEN ?11 ELSE last_duplicate_ms END,
-           updated_ms = ?11, parked = CASE WHEN ?12 THEN ?5 ELSE parked END
+           updated_ms = ?11, parked = CASE WHEN ?12 THEN ?5 ELSE parked END, next_attempt_ms = ?13
      WHERE id = ?1 AND scope_id = ?2 AND key = ?3 AND owner_id = ?4 AND attempts = ?5 AND state = 'processing'";
 
 const LOOK: &str = "
@@ -38,9 +39,9 @@ pub(super) fn finish(
         Ending::Done => (State::Done, attempt, None),
         Ending::Failed { error, .. } => (State::Failed, attempt, Some(bounded_error(error))),
         Ending::Dead { error } => (State::Dead, attempt, Some(bounded_error(error))),
-        Ending::Released => (State::Failed, attempt.saturating_sub(1), None),
+        Ending::Released { .. } => (State::Failed, attempt.saturating_sub(1), None),
     };
-    let released = finish.ending == Ending::Released;
+    let released = matches!(finish.ending, Ending::Released { .. });
     let changed = batch.prepare(FINISH)?.execute((
         row,
         scope_id,
@@ -54,8 +55,13 @@ pub(super) fn finish(
         finish.copies,
         now,
         matches!(finish.ending, Ending::Failed { parked: true, .. }),
+        finish.ending.next_attempt(now),
+        matches!(finish.ending, Ending::Released { interrupted: true }),
     ))?;
     if changed == 1 {
+        if let Some(error) = error {
+            failures::add(batch, row, attempt, finish.ran, error, now)?;
+        }
         return Ok(Finished::Recorded);
     }
     let read = |row: &Row<'_>| Ok((read_state(row, 0)?, row.get::<_, u32>(1)?));

@@ -20,6 +20,7 @@ use super::{
     blocking,
     claim::read_state,
     errors::{RowError, ledger_error},
+    failures,
     files::{beside, len},
     open::{self, Located, connect},
     owners::Owners,
@@ -37,7 +38,7 @@ const OWNERS_KEPT: u64 = 256;
 /// What all lists of rows select; see [`read_row`].
 const COLUMNS: &str =
     "s.name, m.key, m.state, m.attempts, m.duplicates, o.name, m.first_seen_ms, m.updated_ms,
-    m.last_duplicate_ms, m.last_error";
+    m.last_duplicate_ms, m.last_error, m.next_attempt_ms, m.id";
 
 /// Reads a ledger that is there; never creates one.
 #[derive(Clone, Debug)]
@@ -149,9 +150,16 @@ impl SqliteReader {
 
     fn select(&self, rest: &str, parameters: impl rusqlite::Params) -> Result<Vec<Row>, LedgerError> {
         let mut rows = self.read(|connection| {
-            connection
+            // One snapshot: a row's id may be another's by the next statement.
+            let snapshot = connection.unchecked_transaction()?;
+            let mut failures = snapshot.prepare(failures::OF_MESSAGE)?;
+            let mut read = |row: &rusqlite::Row<'_>| {
+                let failures = failures.query_map([row.get::<_, i64>(11)?], failures::read)?;
+                Ok(Row { failures: failures.collect::<Result<_, _>>()?, ..read_row(row)? })
+            };
+            snapshot
                 .prepare(&format!("SELECT {COLUMNS} {rest}"))?
-                .query_map(parameters, read_row)?
+                .query_map(parameters, &mut read)?
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(RowError::from)
         })?;
@@ -294,7 +302,9 @@ fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         first_seen_ms: row.get(6)?,
         updated_ms: row.get(7)?,
         last_duplicate_ms: row.get(8)?,
+        next_attempt_ms: row.get(10)?,
         last_error: row.get(9)?,
+        failures: Vec::new(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The writer: the one thread that owns the connection. It takes whatever is queued, writes it in
 //! one transaction, and answers when that is durable.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -12,6 +12,7 @@ use super::{
     errors::{RowError, ledger_error, refusal},
     files::Identity,
     finish::finish,
+    log::LogWatch,
     owners::{Owners, lock_file},
     prune,
 };
@@ -83,12 +84,13 @@ pub(super) struct Writer {
     pub(super) path: PathBuf,
     pub(super) owners: Owners,
     pub(super) identity: Identity,
+    pub(super) log: LogWatch,
 }
 
 impl Writer {
     /// Works until the queue is closed and empty. Closing the connection is SQLite's: the last one
     /// writes the log into the file and removes it.
-    pub(super) fn run(self, mut queue: mpsc::Receiver<Op>) {
+    pub(super) fn run(mut self, mut queue: mpsc::Receiver<Op>) {
         let mut next = None;
         while let Some(first) = next.take().or_else(|| queue.blocking_recv()) {
             let mut rows = first.rows();
@@ -107,7 +109,7 @@ impl Writer {
         }
     }
 
-    fn write(&self, ops: &mut [Op]) -> Result<(), LedgerError> {
+    fn write(&mut self, ops: &mut [Op]) -> Result<(), LedgerError> {
         for rung in [Rung::Together, Rung::Savepoints, Rung::Alone] {
             match self.attempt(ops, rung) {
                 Ok(()) => return self.still_in_place(),
@@ -123,8 +125,8 @@ impl Writer {
     }
 
     /// What was committed counts only while others see it, and see that we live.
-    fn still_in_place(&self) -> Result<(), LedgerError> {
-        self.identity.check()?;
+    fn still_in_place(&mut self) -> Result<(), LedgerError> {
+        self.log.look(self.identity.check()?, Instant::now());
         self.owners.restore().map_err(|e| lock_file(&self.owners, &e))
     }
 

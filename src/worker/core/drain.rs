@@ -16,7 +16,7 @@ impl Core {
                 Some(Phase::Publishing { pause: true, .. }) => self.abandon(id),
                 Some(
                     Phase::Claiming { .. }
-                    | Phase::Running(_)
+                    | Phase::Running { .. }
                     | Phase::Publishing { .. }
                     | Phase::Finishing { .. },
                 )
@@ -33,7 +33,12 @@ impl Core {
         let Phase::Publishing { ticket, error, .. } = &mut group.phase else { return };
         let error = std::mem::take(error);
         match ticket.take() {
-            Some(ticket) => self.finish(id, ticket, Ending::Failed { error, parked: false }, Then::Requeue),
+            Some(ticket) => self.finish(
+                id,
+                ticket,
+                Ending::Failed { error, parked: false, next_after: None },
+                Then::Requeue,
+            ),
             None => self.conclude(id, Outcome::Returned, usize::MAX),
         }
     }

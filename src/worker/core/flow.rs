@@ -48,6 +48,7 @@ impl Core {
                 copies: count(copies),
             });
             group.phase = Phase::Claiming { copies };
+            group.ran = None;
             groups.push(id);
             self.slots -= 1;
         }
@@ -71,14 +72,14 @@ impl Core {
         self.ledger_answered();
         for (id, claim) in groups.into_iter().zip(claims) {
             match after_claim(claim, &self.policy) {
-                AfterClaim::Run(ticket) if self.draining => self.release(id, ticket),
+                AfterClaim::Run(ticket) if self.draining => self.release(id, ticket, false),
                 AfterClaim::Run(ticket) => self.run(id, ticket),
                 AfterClaim::Duplicate => {
                     let copies = self.claimed_copies(id);
                     self.conclude(id, Outcome::Duplicate, copies);
                 }
                 AfterClaim::DeadLetter { ticket: Some(ticket), .. } if self.draining => {
-                    self.release(id, ticket)
+                    self.release(id, ticket, false)
                 }
                 AfterClaim::Wait
                 | AfterClaim::Rekey
@@ -138,7 +139,7 @@ impl Core {
                 queue = &*self.policy.queue,
                 key = key.as_str(),
                 attempt = ticket.attempt,
-                "taken over from a dead worker"
+                "runs again: the attempt before was cut off"
             );
         }
         let run = Run {
@@ -147,14 +148,16 @@ impl Core {
             attempt: ticket.attempt,
             interrupted: ticket.interrupted,
         };
-        group.phase = Phase::Running(ticket);
+        group.phase = Phase::Running { ticket, since: self.now };
         self.slots -= 1;
         self.out.push(Command::Run(id, run));
     }
 
     pub(super) fn ran(&mut self, id: GroupId, verdict: Verdict) {
         self.slots += 1;
-        let Some(Phase::Running(ticket)) = self.groups.get(&id).map(|group| &group.phase) else { return };
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Phase::Running { ticket, since } = &group.phase else { return };
+        group.ran = Some(self.now.duration_since(*since));
         let ticket = ticket.clone();
         let chance = self.random.f64();
         match after_run(verdict, ticket.attempt, &self.policy.retry, chance) {
@@ -174,21 +177,23 @@ impl Core {
                 if !self.handler.is_on() {
                     self.pause(&error);
                 }
-                self.release(id, ticket);
+                self.release(id, ticket, false);
             }
-            AfterRun::Stopped => self.release(id, ticket),
+            // It had begun, and may have taken effect before it was stopped.
+            AfterRun::Stopped => self.release(id, ticket, true),
         }
     }
 
     /// Row `failed`; then the delivery is held here until its next attempt.
     pub(super) fn fail_and_hold(&mut self, id: GroupId, ticket: Ticket, error: String, delay: Duration) {
         let outcome = Outcome::Retried { attempt: ticket.attempt, error: error.clone(), delay };
-        self.finish(id, ticket, Ending::Failed { error, parked: false }, Then::Hold(outcome, delay));
+        let ending = Ending::Failed { error, parked: false, next_after: Some(delay) };
+        self.finish(id, ticket, ending, Then::Hold(outcome, delay));
     }
 
     /// Takes the attempt back; then the delivery is in the line again, or returned by a drain.
-    pub(super) fn release(&mut self, id: GroupId, ticket: Ticket) {
-        self.finish(id, ticket, Ending::Released, Then::Requeue);
+    pub(super) fn release(&mut self, id: GroupId, ticket: Ticket, interrupted: bool) {
+        self.finish(id, ticket, Ending::Released { interrupted }, Then::Requeue);
     }
 
     pub(super) fn finish(&mut self, id: GroupId, ticket: Ticket, ending: Ending, then: Then) {
@@ -218,6 +223,7 @@ impl Core {
                 ticket: ticket.clone(),
                 ending: ending.clone(),
                 copies: count(copies.saturating_sub(1)),
+                ran: group.ran,
             });
             groups.push(id);
         }

@@ -41,6 +41,7 @@ impl Core {
                         rivals,
                         phase,
                         waits: 0,
+                        ran: None,
                     });
                     self.give_up(id, None, Reason::MissingKey, error);
                 }
@@ -92,6 +93,7 @@ impl Core {
             rivals: Vec::new(),
             phase: Phase::Queued,
             waits: 0,
+            ran: None,
         });
         self.by_key.insert(arrival.key, id);
         self.line.push_back(id);
@@ -192,7 +194,7 @@ impl Core {
                     gone.push(*id)
                 }
                 Phase::Claiming { .. }
-                | Phase::Running(_)
+                | Phase::Running { .. }
                 | Phase::Publishing { .. }
                 | Phase::Finishing { .. }
                 | Phase::Held => {}

@@ -87,7 +87,8 @@ impl Core {
             }
             (Purpose::Delay(delay), Some(ticket)) => {
                 let outcome = Outcome::Delayed { attempt: ticket.attempt, error: error.clone(), delay };
-                self.finish(id, ticket, Ending::Failed { error, parked: true }, Then::Conclude(outcome));
+                let ending = Ending::Failed { error, parked: true, next_after: Some(delay) };
+                self.finish(id, ticket, ending, Then::Conclude(outcome));
             }
             // Only a run fails, and a run has a ticket.
             (Purpose::Delay(_), None) => {}

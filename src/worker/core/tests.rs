@@ -95,6 +95,10 @@ fn settled(commands: &[Command]) -> Vec<(u64, Settlement)> {
     all.into_iter().flatten().map(|(receipt, settlement)| (receipt.tag(), *settlement)).collect()
 }
 
+fn failed(parked: bool, after_s: u64) -> Ending {
+    Ending::Failed { error: "e".into(), parked, next_after: Some(Duration::from_secs(after_s)) }
+}
+
 fn retry() -> Verdict {
     Verdict::Retry { error: "e".into(), after: None }
 }
@@ -145,13 +149,30 @@ fn copies_share_one_run_and_are_counted_once_each() {
     assert_eq!((counts.handled, counts.duplicates), (1, 3));
 }
 
+/// How long a run took is part of what the ledger hears; without a run, nothing is made up.
+#[test]
+fn a_finish_says_how_long_the_handler_ran() {
+    let mut bench = Bench::new(|policy| policy.retry.max_attempts = 2);
+    let ran = |commands: &[Command]| {
+        commands.iter().find_map(|c| if let Command::Finish(_, f) = c { Some(f[0].ran) } else { None })
+    };
+    let group = bench.run_one("a", 1);
+    bench.after(Duration::from_millis(1500));
+    let commands = bench.feed(Event::Ran(group, Verdict::Stopped));
+    assert_eq!(ran(&commands), Some(Some(Duration::from_millis(1500))));
+    let again = claims(&bench.feed(recorded(&[group])));
+    bench.feed(Event::Claimed(again, Ok(vec![claimed(3)])));
+    let commands = bench.feed(Event::Published(group, Ok(())));
+    assert_eq!(ran(&commands), Some(None), "given up without a run");
+}
+
 #[test]
 fn of_failed_copies_one_goes_on_after_the_delay() {
     let mut bench = Bench::new(|_| {});
     let group = claims(&bench.deliver(&[("a", "x"), ("a", "x")]))[0];
     bench.feed(Event::Claimed(vec![group], Ok(vec![claimed(1)])));
     let commands = bench.feed(Event::Ran(group, retry()));
-    assert_eq!(finishes(&commands), [(Ending::Failed { error: "e".into(), parked: false }, 1)]);
+    assert_eq!(finishes(&commands), [(failed(false, 1), 1)]);
     assert_eq!(settled(&bench.feed(recorded(&[group]))), [(2, Settlement::Ack)]);
     assert!(claims(&bench.after(Duration::from_millis(999))).is_empty());
     assert_eq!(claims(&bench.after(Duration::from_millis(1))).len(), 1);
@@ -334,7 +355,7 @@ fn a_handler_that_cannot_start_uses_no_attempt_and_pauses_until_it_can() {
     let mut bench = Bench::new(|_| {});
     let group = bench.run_one("a", 1);
     let commands = bench.feed(Event::Ran(group, Verdict::CannotStart { error: "gone".into() }));
-    assert_eq!(finishes(&commands), [(Ending::Released, 0)]);
+    assert_eq!(finishes(&commands), [(Ending::Released { interrupted: false }, 0)]);
     assert!(claims(&bench.feed(recorded(&[group]))).is_empty());
     let commands = bench.after(Duration::from_secs(2));
     assert!(matches!(commands[..], [Command::Probe]), "{commands:?}");
@@ -365,7 +386,10 @@ fn a_run_stopped_by_the_drain_deadline_gives_its_attempt_back() {
     let mut bench = Bench::new(|_| {});
     let group = bench.run_one("a", 1);
     bench.feed(Event::Drain);
-    assert_eq!(finishes(&bench.feed(Event::Ran(group, Verdict::Stopped))), [(Ending::Released, 0)]);
+    assert_eq!(
+        finishes(&bench.feed(Event::Ran(group, Verdict::Stopped))),
+        [(Ending::Released { interrupted: true }, 0)]
+    );
     assert_eq!(settled(&bench.feed(recorded(&[group]))), [(1, Settlement::Return)]);
     assert!(bench.core.is_drained());
 }
@@ -378,7 +402,7 @@ fn a_claim_that_arrives_during_a_drain_is_given_back_unrun() {
     assert!(!bench.core.is_drained());
     let commands = bench.feed(Event::Claimed(group.clone(), Ok(vec![claimed(1)])));
     assert!(runs(&commands).is_empty());
-    assert_eq!(finishes(&commands), [(Ending::Released, 0)]);
+    assert_eq!(finishes(&commands), [(Ending::Released { interrupted: false }, 0)]);
     assert_eq!(settled(&bench.feed(recorded(&group))), [(1, Settlement::Return)]);
 }
 
@@ -393,7 +417,7 @@ fn a_long_delay_is_a_confirmed_copy_before_the_row_and_the_row_before_the_ack() 
     assert_eq!((letter.attempt, letter.purpose), (1, Purpose::Delay(Duration::from_secs(60))));
     assert!(finishes(&commands).is_empty() && settled(&commands).is_empty());
     let commands = bench.feed(Event::Published(group, Ok(())));
-    assert_eq!(finishes(&commands), [(Ending::Failed { error: "e".into(), parked: true }, 0)]);
+    assert_eq!(finishes(&commands), [(failed(true, 60), 0)]);
     assert!(settled(&commands).is_empty());
     assert_eq!(settled(&bench.feed(recorded(&[group]))), [(1, Settlement::Ack)]);
     assert_eq!(bench.core.in_flight(), 0);
