@@ -5,6 +5,7 @@
 //! - [`error`]: what went wrong, in one sentence with a hint, and whether trying again can help.
 //! - [`convert`]: lapin's messages and tables to ours and back.
 //! - [`topology`]: the queues a worker needs, and looking them up.
+//! - [`raw`]: the least that a consumer can do, to measure against.
 //! - [`route`]: where a queue's rejected messages go.
 //! - [`session`]: consuming a queue, from the first delivery to the last ack.
 //! - [`publisher`]: confirmed publishing, on a connection of its own.
@@ -15,6 +16,7 @@ pub mod convert;
 pub mod error;
 pub mod outlet;
 pub mod publisher;
+pub mod raw;
 pub mod route;
 pub mod session;
 mod settle;

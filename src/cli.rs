@@ -1,11 +1,13 @@
 //! The commands, one file each, and what they have in common.
 
+pub mod bench;
 pub mod broker;
 pub mod failure;
 pub mod ledger;
 pub mod logging;
 pub mod publish;
 pub mod run;
+pub mod stack;
 
 use clap::{Parser, Subcommand};
 
@@ -37,6 +39,8 @@ pub enum Command {
     Run(Box<run::RunArgs>),
     /// Look into a ledger: what became of each message; forget or prune rows
     Ledger(ledger::LedgerArgs),
+    /// Measure what the ledger costs here: a raw consumer against the full path
+    Bench(bench::BenchArgs),
     /// Publish messages, confirmed by the broker
     Publish(Box<publish::PublishArgs>),
 }
@@ -66,6 +70,7 @@ impl Command {
     pub fn execute(self) -> Result<(), Failure> {
         match self {
             Command::Run(args) => on_runtime(run::execute(args.config()?)),
+            Command::Bench(args) => on_runtime(bench::run(args)),
             Command::Publish(args) => on_runtime(publish::run(*args)),
             Command::Ledger(args) => on_runtime(ledger::run(args)),
         }

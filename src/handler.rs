@@ -3,6 +3,10 @@
 pub mod exec;
 pub mod http;
 pub mod log;
+mod output;
+pub mod pipe;
+mod process_group;
+pub mod program;
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,6 +55,16 @@ pub trait Handler: Send + Sync {
     ///
     /// One sentence: what is missing and what to do.
     fn probe(&self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Ends what outlives single runs, after the last of them: gently, or `at_once`. May be called again.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future leaves it half-ended; dropping the handler ends the rest.
+    fn close(&self, at_once: bool) -> BoxFuture<'_, ()> {
+        let _ = at_once;
+        Box::pin(async {})
+    }
 
     /// Which guarantee holds with this handler and why, in one line for the log.
     fn guarantee(&self) -> &'static str;

@@ -8,12 +8,13 @@ use std::{
 };
 
 use ackonce::{
-    cli::{Cli, Failure, logging},
+    cli::{Cli, Failure, logging, stack},
     config::without_credentials,
 };
 use clap::Parser;
 
 fn main() -> ExitCode {
+    stack::deepen();
     logging::init_panics();
     match run() {
         Ok(code) => code,

@@ -14,6 +14,11 @@ use crate::message::{Message, Properties, Table, Value};
 /// AMQP 0-9-1 bounds short strings, and with them names of all kinds, to this many bytes.
 pub const SHORT_BYTES_MAX: usize = 255;
 
+/// How deep lists and tables in headers may be nested in what we send. lapin writes them recursively,
+/// on a thread with 2 MiB of stack, and overflowing it aborts the process; reading takes more stack
+/// still, so that whatever was received can be sent. Unoptimised code takes ten times as much.
+pub const HEADER_DEPTH_MAX: usize = if cfg!(debug_assertions) { 100 } else { 1000 };
+
 /// A short string for the wire; `what` names it in the error.
 ///
 /// # Errors
@@ -102,11 +107,15 @@ pub(super) fn table_in(from: &FieldTable) -> Table {
 
 /// # Errors
 ///
-/// [`Kind::TooLarge`] for a name above 255 bytes, at any depth.
+/// [`Kind::TooLarge`] for a name above 255 bytes, at any depth, and for what is nested too deep.
 pub(super) fn table_out(from: &Table) -> Result<FieldTable, BrokerError> {
+    table_out_at(from, 0)
+}
+
+fn table_out_at(from: &Table, depth: usize) -> Result<FieldTable, BrokerError> {
     let mut to = FieldTable::default();
     for (name, value) in from {
-        to.insert(short(name, "a header's name")?, value_out(value)?);
+        to.insert(short(name, "a header's name")?, value_out(value, depth)?);
     }
     Ok(to)
 }
@@ -134,7 +143,11 @@ fn value_in(from: &AMQPValue) -> Value {
     }
 }
 
-fn value_out(from: &Value) -> Result<AMQPValue, BrokerError> {
+fn value_out(from: &Value, depth: usize) -> Result<AMQPValue, BrokerError> {
+    if depth > HEADER_DEPTH_MAX {
+        let message = format!("a header is nested more than {HEADER_DEPTH_MAX} deep");
+        return Err(BrokerError::new(Kind::TooLarge, message));
+    }
     Ok(match from {
         Value::Bool(v) => AMQPValue::Boolean(*v),
         Value::I8(v) => AMQPValue::ShortShortInt(*v),
@@ -150,11 +163,11 @@ fn value_out(from: &Value) -> Result<AMQPValue, BrokerError> {
             AMQPValue::DecimalValue(DecimalValue { scale: *scale, value: *value })
         }
         Value::Text(v) => AMQPValue::LongString(LongString::from(v.as_slice())),
-        Value::List(v) => {
-            AMQPValue::FieldArray(v.iter().map(value_out).collect::<Result<Vec<_>, _>>()?.into())
-        }
+        Value::List(v) => AMQPValue::FieldArray(
+            v.iter().map(|item| value_out(item, depth + 1)).collect::<Result<Vec<_>, _>>()?.into(),
+        ),
         Value::Time(v) => AMQPValue::Timestamp(*v),
-        Value::Table(v) => AMQPValue::FieldTable(table_out(v)?),
+        Value::Table(v) => AMQPValue::FieldTable(table_out_at(v, depth + 1)?),
         Value::Bytes(v) => AMQPValue::ByteArray(v.as_slice().into()),
         Value::Null => AMQPValue::Void,
     })

@@ -50,6 +50,27 @@ pub struct RunArgs {
     /// Handler: a program run once per message; takes the rest of the line [env: ACKONCE_EXEC]
     #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true, help_heading = "Worker")]
     exec: Vec<String>,
+    /// Handler: a command line for /bin/sh, run once per message [env: ACKONCE_SHELL]
+    #[arg(long, value_name = "LINE", allow_hyphen_values = true, help_heading = "Worker")]
+    shell: Option<String>,
+    /// What exit statuses mean: sysexits (65 gives up) or rabbitmq-cli-consumer (3 and 5 do)
+    /// [env: ACKONCE_EXIT_CODES] [default: sysexits]
+    #[arg(long, value_name = "WHICH", help_heading = "Worker")]
+    exit_codes: Option<String>,
+    /// Handler: a program that is given many messages, as JSON on its standard input, and answers on
+    /// its standard output; takes the rest of the line [env: ACKONCE_PIPE]
+    #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true, help_heading = "Worker")]
+    pipe: Vec<String>,
+    /// Children of --pipe [env: ACKONCE_PIPE_CHILDREN] [default: the concurrency]
+    #[arg(long, value_name = "N", help_heading = "Worker")]
+    pipe_children: Option<String>,
+    /// Messages that a child of --pipe has at the same time [env: ACKONCE_PIPE_IN_FLIGHT] [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Worker")]
+    pipe_in_flight: Option<String>,
+    /// How messages are told apart in a pipe: lines or length_prefixed_uint32_be
+    /// [env: ACKONCE_PIPE_FRAMING] [default: lines]
+    #[arg(long, value_name = "HOW", help_heading = "Worker")]
+    pipe_framing: Option<String>,
     /// Handler: a URL that each message is posted to [env: ACKONCE_HTTP]
     #[arg(long, value_name = "URL", help_heading = "Worker")]
     http: Option<String>,
@@ -160,6 +181,12 @@ impl RunArgs {
             ("drain-timeout", self.drain_timeout.as_slice()),
             ("queue", self.queue.as_slice()),
             ("exec", &self.exec),
+            ("shell", self.shell.as_slice()),
+            ("exit-codes", self.exit_codes.as_slice()),
+            ("pipe", &self.pipe),
+            ("pipe-children", self.pipe_children.as_slice()),
+            ("pipe-in-flight", self.pipe_in_flight.as_slice()),
+            ("pipe-framing", self.pipe_framing.as_slice()),
             ("http", self.http.as_slice()),
             ("http-header", &self.http_header),
             ("http-bearer-token-file", self.http_bearer_token_file.as_slice()),
@@ -217,6 +244,9 @@ fn log_effective(config: &Config, worker: &WorkerConfig) {
         HandlerConfig::Log => "log".to_owned(),
         HandlerConfig::Http(http) => format!("http {}", handler::http::shown(http.url.expose())),
         HandlerConfig::Exec(exec) => format!("exec {} ({} arguments)", exec.program, exec.args.len()),
+        HandlerConfig::Pipe(pipe) => {
+            format!("pipe {} ({} arguments), {} children", pipe.program, pipe.args.len(), pipe.children)
+        }
     };
     let LedgerUrl::Sqlite(ledger) = &config.ledger.url;
     tracing::info!(

@@ -1,12 +1,15 @@
 //! Which handler a worker runs. A new kind is one more variant and one more arm here.
 
 mod http;
+mod pipe;
 
 use std::time::Duration;
 
 pub use http::HttpConfig;
 
 use super::section::{Given, Section};
+use crate::handler::exec::ExitCodes;
+pub use pipe::PipeConfig;
 
 /// A handler as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +17,7 @@ pub enum HandlerConfig {
     /// Logs each message and is done with it.
     Log,
     Exec(ExecConfig),
+    Pipe(PipeConfig),
     Http(HttpConfig),
 }
 
@@ -27,21 +31,31 @@ pub struct ExecConfig {
     pub timeout: Duration,
     /// Time between TERM and KILL.
     pub kill_grace: Duration,
+    pub exit_codes: ExitCodes,
 }
 
 /// The keys that name a kind of handler; a worker has one of them.
-pub(super) const KINDS: [&str; 5] = ["exec", "http", "pipe", "sql", "log"];
+pub(super) const KINDS: [&str; 6] = ["exec", "shell", "http", "pipe", "sql", "log"];
+
+/// Keys that say more about one kind; where there is another, they mean nothing.
+const OF_KINDS: [&str; 4] = ["exit_codes", "pipe_children", "pipe_in_flight", "pipe_framing"];
 
 pub(super) use http::KEYS as HTTP_KEYS;
 
 /// Reads the one handler of a worker.
-pub(super) fn read(worker: &mut Section, timeout: Duration, kill_grace: Duration) -> Option<HandlerConfig> {
+pub(super) fn read(
+    worker: &mut Section,
+    timeout: Duration,
+    kill_grace: Duration,
+    concurrency: u16,
+) -> Option<HandlerConfig> {
     let given: Vec<_> = KINDS.into_iter().filter(|kind| worker.has(kind)).collect();
-    let handlers = given.iter().filter_map(|kind| read_kind(worker, kind, timeout, kill_grace));
+    let handlers = given.iter().filter_map(|kind| read_kind(worker, kind, timeout, kill_grace, concurrency));
     let handlers: Vec<Option<HandlerConfig>> = handlers.collect();
     // Asked for, so that they are known names.
-    for kind in KINDS {
-        worker.know(kind);
+    for key in KINDS.into_iter().chain(OF_KINDS) {
+        worker.know(key);
+        worker.remove(key);
     }
     http::know(worker);
     match handlers.len() {
@@ -64,6 +78,7 @@ fn read_kind(
     kind: &str,
     timeout: Duration,
     kill_grace: Duration,
+    concurrency: u16,
 ) -> Option<Option<HandlerConfig>> {
     match kind {
         "log" => match worker.switch("log", LOG) {
@@ -72,10 +87,22 @@ fn read_kind(
             None => Some(None),
         },
         "exec" => {
-            let command = worker.texts("exec", false, EXEC);
-            let exec = command.and_then(|command| exec(worker, command, timeout, kill_grace));
-            Some(exec.map(HandlerConfig::Exec))
+            let exit_codes = worker.word("exit_codes").map(|codes| codes.value).unwrap_or_default();
+            let given = worker.texts("exec", false, EXEC);
+            let command = given.and_then(|given| command(worker, given, EXEC));
+            Some(command.map(|(program, args)| {
+                HandlerConfig::Exec(ExecConfig { program, args, timeout, kill_grace, exit_codes })
+            }))
         }
+        "shell" => {
+            let exit_codes = worker.word("exit_codes").map(|codes| codes.value).unwrap_or_default();
+            let (program, args) = match shell(worker) {
+                Some(line) => (SHELL_PROGRAM.to_owned(), vec!["-c".to_owned(), line]),
+                None => return Some(None),
+            };
+            Some(Some(HandlerConfig::Exec(ExecConfig { program, args, timeout, kill_grace, exit_codes })))
+        }
+        "pipe" => Some(pipe::read(worker, timeout, kill_grace, concurrency).map(HandlerConfig::Pipe)),
         "http" => Some(http::read(worker, timeout).map(HandlerConfig::Http)),
         _ => {
             worker.remove(kind);
@@ -90,23 +117,38 @@ fn read_kind(
 const LOG: &str = "expected true or false (how much is logged is set by --log-level or ACKONCE_LOG_LEVEL)";
 const EXEC: &str = "expected a list of texts, the program first, as in [\"./charge.sh\", \"--fast\"]";
 
-fn exec(
+const SHELL: &str = "expected a command line for /bin/sh, as in \"jq .id | tee -a ids\"";
+const SHELL_PROGRAM: &str = "/bin/sh";
+const NUL: &str = "a NUL character cannot be passed to a program: take it out";
+
+/// A program and its arguments. `expected` says how they are written.
+fn command(
     worker: &mut Section,
     command: Given<Vec<String>>,
-    timeout: Duration,
-    kill_grace: Duration,
-) -> Option<ExecConfig> {
+    expected: &str,
+) -> Option<(String, Vec<String>)> {
     let mut words = command.value.into_iter();
     let program = words.next().filter(|program| !program.trim().is_empty());
     let args: Vec<_> = words.collect();
     let Some(program) = program else {
-        worker.problem(format!("{}: no program is named: {EXEC}", command.said));
+        worker.problem(format!("{}: no program is named: {expected}", command.said));
         return None;
     };
     if program.contains('\0') || args.iter().any(|arg| arg.contains('\0')) {
-        worker
-            .problem(format!("{}: a NUL character cannot be passed to a program: take it out", command.said));
+        worker.problem(format!("{}: {NUL}", command.said));
         return None;
     }
-    Some(ExecConfig { program, args, timeout, kill_grace })
+    Some((program, args))
+}
+
+/// A line for the shell.
+fn shell(worker: &mut Section) -> Option<String> {
+    let line = worker.text("shell", SHELL)?;
+    let wrong = match line.value.as_str() {
+        blank if blank.trim().is_empty() => SHELL,
+        text if text.contains('\0') => NUL,
+        _ => return Some(line.value),
+    };
+    worker.problem(format!("{}: {wrong}", line.said));
+    None
 }

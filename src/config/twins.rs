@@ -48,6 +48,12 @@ pub(super) const TWINS: &[Twin] = &[
     twin("drain-timeout", "ACKONCE_DRAIN_TIMEOUT", At::Top, "drain_timeout"),
     twin("queue", "ACKONCE_QUEUE", At::Worker, "queue"),
     twin("exec", "ACKONCE_EXEC", At::Worker, "exec"),
+    twin("shell", "ACKONCE_SHELL", At::Worker, "shell"),
+    twin("exit-codes", "ACKONCE_EXIT_CODES", At::Worker, "exit_codes"),
+    twin("pipe", "ACKONCE_PIPE", At::Worker, "pipe"),
+    twin("pipe-children", "ACKONCE_PIPE_CHILDREN", At::Worker, "pipe_children"),
+    twin("pipe-in-flight", "ACKONCE_PIPE_IN_FLIGHT", At::Worker, "pipe_in_flight"),
+    twin("pipe-framing", "ACKONCE_PIPE_FRAMING", At::Worker, "pipe_framing"),
     twin("http", "ACKONCE_HTTP", At::Worker, "http"),
     twin("http-header", "ACKONCE_HTTP_HEADERS", At::Worker, "http_headers"),
     twin("http-bearer-token-file", "ACKONCE_HTTP_BEARER_TOKEN_FILE", At::Worker, "http_bearer_token_file"),
@@ -109,7 +115,9 @@ pub(super) fn from_flags<'a>(flags: impl IntoIterator<Item = (&'a str, &'a [Stri
         .filter_map(|(flag, values)| {
             let twin = TWINS.iter().find(|twin| twin.flag == flag)?;
             let raw = match (twin.key, values) {
-                ("exec" | "key" | "http_headers", _) | ("url", [_, _, ..]) => Raw::Texts(values.to_vec()),
+                ("exec" | "pipe" | "key" | "http_headers", _) | ("url", [_, _, ..]) => {
+                    Raw::Texts(values.to_vec())
+                }
                 _ => Raw::Text(values[0].clone()),
             };
             Some((twin, Setting { origin: Origin::Flag(twin.flag), raw }))

@@ -52,7 +52,8 @@ pub(super) fn read(worker: &mut Section, retry_section: &mut Section) -> Read {
     let queue = worker.text("queue", "expected a queue's name");
     let scope = worker.text("scope", "expected a text");
     let key = key(worker);
-    let (concurrency, prefetch) = concurrency_and_prefetch(worker);
+    let prefetch_given = worker.has("prefetch");
+    let (mut concurrency, mut prefetch) = concurrency_and_prefetch(worker);
     let times = Duration::from_millis(1)..=YEAR;
     let timeout = worker.time("timeout", times.clone()).map_or(TIMEOUT_DEFAULT, |time| time.value);
     let kill_grace = worker.time("kill_grace", times).map_or(KILL_GRACE_DEFAULT, |time| time.value);
@@ -64,7 +65,12 @@ pub(super) fn read(worker: &mut Section, retry_section: &mut Section) -> Read {
     let on_missing_key = word_or_default(worker, "on_missing_key");
     let on_mismatch = word_or_default(worker, "on_mismatch");
     let on_interrupted = word_or_default(worker, "on_interrupted");
-    let handler = handler::read(worker, timeout, kill_grace);
+    let handler = handler::read(worker, timeout, kill_grace, concurrency);
+    if let Some(HandlerConfig::Pipe(pipe)) = &handler {
+        // A slot is a message; what is claimed goes to a child at once.
+        prefetch = if prefetch_given { prefetch } else { prefetch.max(pipe.slots()) };
+        concurrency = pipe.slots().min(prefetch);
+    }
     if let Some(queue) = &queue {
         check_queue(worker, queue, declare, dead_letter, &retry);
     }

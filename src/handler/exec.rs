@@ -1,29 +1,29 @@
 //! A command for each message: the body on its standard input, the metadata in its environment.
-//!
-//! Exit status 0 is done, 65 (`EX_DATAERR`) give up, 126 and 127 (a shell's words for "cannot run"
-//! and "not found") that the handler itself is missing, anything else retry.
 
 mod environment;
-mod output;
+mod exit_codes;
+mod trouble;
 
-use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-    process::{ExitStatus, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, process::ExitStatus, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::AsyncWriteExt,
-    process::{Child, ChildStdin, Command},
+    process::{ChildStdin, Command},
+    task::JoinHandle,
     time::{sleep, timeout},
 };
 
-use super::{Handler, Verdict, Work};
-use output::Tail;
+use super::{
+    Handler, Verdict, Work,
+    output::{Tail, with_words},
+    process_group::{Pipes, ProcessGroup, STOP_GRACE_MAX},
+    program,
+};
+use crate::message::Message;
+use environment::Headers;
+pub use exit_codes::ExitCodes;
+use trouble::Trouble;
 
 /// Runs one command per message.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ struct Spec {
     timeout: Duration,
     /// From SIGTERM to SIGKILL.
     kill_grace: Duration,
+    exit_codes: ExitCodes,
+    trouble: Trouble,
 }
 
 /// How long a child's output is read on after the child has exited: something it left running may
@@ -48,17 +50,26 @@ const OUTPUT_LINGER: Duration = Duration::from_millis(100);
 impl Exec {
     /// `command` is a program, found as `execvp` finds it, and its arguments; no shell is involved.
     /// It must not be empty; an empty one never starts.
-    pub fn new(command: &[String], timeout: Duration, kill_grace: Duration) -> Self {
+    pub fn new(command: &[String], timeout: Duration, kill_grace: Duration, exit_codes: ExitCodes) -> Self {
         let program = command.first().cloned().unwrap_or_default();
         let arguments = command.iter().skip(1).cloned().collect();
-        Self { spec: Arc::new(Spec { program, arguments, timeout, kill_grace }) }
+        let trouble = Trouble::default();
+        Self { spec: Arc::new(Spec { program, arguments, timeout, kill_grace, exit_codes, trouble }) }
     }
 }
 
 impl Handler for Exec {
     fn handle(&self, work: Work) -> BoxFuture<'static, Verdict> {
         let spec = self.spec.clone();
-        Box::pin(async move { spec.run(work).await })
+        Box::pin(async move {
+            let verdict = spec.run(work).await;
+            match &verdict {
+                Verdict::CannotStart { error } => spec.trouble.note(error),
+                Verdict::Done | Verdict::Retry { .. } | Verdict::GiveUp { .. } => spec.trouble.clear(),
+                Verdict::Stopped => {}
+            }
+            verdict
+        })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), String>> {
@@ -66,7 +77,10 @@ impl Handler for Exec {
     }
 
     fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async { find_program(&self.spec.program).map(drop) })
+        Box::pin(async {
+            program::find(&self.spec.program)?;
+            self.spec.trouble.check()
+        })
     }
 
     fn guarantee(&self) -> &'static str {
@@ -76,168 +90,119 @@ impl Handler for Exec {
 
 impl Spec {
     async fn run(&self, mut work: Work) -> Verdict {
-        let mut command = Command::new(&self.program);
-        command
-            .args(&self.arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        environment::set(&mut command, &work);
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => return self.not_spawned(&error),
+        if *work.stop.borrow() {
+            return Verdict::Stopped;
+        }
+        let (mut group, pipes) = match self.start(&work) {
+            Ok(started) => started,
+            Err(error) => {
+                return Verdict::CannotStart { error: program::start_error(&self.program, &error) };
+            }
         };
-        // A child not waited for yet has an id.
-        let group = ProcessGroup(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
-
-        // Input is written while output is read: a child may fill one pipe before emptying the other.
-        let input = tokio::spawn(write_body(child.stdin.take(), work.message.clone()));
-        let stdout = Tail::follow(child.stdout.take());
-        let stderr = Tail::follow(child.stderr.take());
-
+        let streams = Streams::follow(pipes, work.message.clone());
         let end = tokio::select! {
-            status = child.wait() => End::Exited(status),
-            () = sleep(self.timeout) => End::TimedOut,
+            // An end in time counts, even if it is noticed late.
+            biased;
+            status = group.wait() => End::Exited(status),
             // An error means that the worker is gone, which is a stop as well.
             _ = work.stop.wait_for(|stop| *stop) => End::Stopped,
+            () = sleep(self.timeout) => End::TimedOut,
         };
-        let verdict = match end {
-            End::Exited(Ok(status)) => {
-                let error = last_words(&stderr, &stdout).await;
-                self.judge(status, error)
-            }
-            End::Exited(Err(error)) => {
-                Verdict::Retry { error: format!("waiting for the command: {error}"), after: None }
+        match end {
+            End::Exited(status) => {
+                group.release();
+                let words = streams.last_words().await;
+                match status {
+                    Ok(status) => self.judge(status, &words),
+                    Err(error) => {
+                        Verdict::Retry { error: format!("waiting for the command: {error}"), after: None }
+                    }
+                }
             }
             End::TimedOut => {
-                let _ = self.end(&mut child, &group).await;
+                group.end(self.kill_grace).await;
                 let limit = humantime::format_duration(self.timeout);
-                let words = last_words(&stderr, &stdout).await;
+                let words = streams.last_words().await;
                 Verdict::Retry { error: with_words(&format!("timed out after {limit}"), &words), after: None }
             }
-            // A command that ends well within the grace has done its work.
-            End::Stopped => match self.end(&mut child, &group).await {
-                Some(status) if status.success() => Verdict::Done,
-                _ => Verdict::Stopped,
-            },
-        };
-        input.abort();
-        group.disarm();
-        verdict
-    }
-
-    /// TERM for the whole group, and KILL for what is left of it after the grace.
-    async fn end(&self, child: &mut Child, group: &ProcessGroup) -> Option<ExitStatus> {
-        group.signal(Signal::TERM);
-        let status = timeout(self.kill_grace, child.wait()).await;
-        group.signal(Signal::KILL);
-        match status {
-            Ok(status) => status.ok(),
-            Err(_) => child.wait().await.ok(),
-        }
-    }
-
-    fn judge(&self, status: ExitStatus, words: String) -> Verdict {
-        match status.code() {
-            Some(0) => Verdict::Done,
-            Some(65) => Verdict::GiveUp { error: with_words("exit status 65", &words) },
-            Some(code @ (126 | 127)) => Verdict::CannotStart {
-                error: with_words(&format!("'{}' cannot run: exit status {code}", self.program), &words),
-            },
-            Some(code) => {
-                Verdict::Retry { error: with_words(&format!("exit status {code}"), &words), after: None }
+            End::Stopped => {
+                let status = group.end(self.kill_grace.min(STOP_GRACE_MAX)).await;
+                match status.map(|status| self.judge(status, "")) {
+                    // A command that ends well within the grace has done its work.
+                    Some(verdict @ (Verdict::Done | Verdict::GiveUp { .. })) => verdict,
+                    _ => Verdict::Stopped,
+                }
             }
-            None => Verdict::Retry { error: with_words(&signal_text(status), &words), after: None },
         }
     }
 
-    fn not_spawned(&self, error: &std::io::Error) -> Verdict {
-        let text = format!("cannot start '{}': {error}", self.program);
-        match error.kind() {
-            // Only what the message brought can be invalid or too long.
-            ErrorKind::InvalidInput | ErrorKind::ArgumentListTooLong => Verdict::GiveUp { error: text },
-            _ => Verdict::CannotStart { error: text },
+    /// A message never keeps its command from starting: headers that do not fit are left out.
+    fn start(&self, work: &Work) -> io::Result<(ProcessGroup, Pipes)> {
+        match ProcessGroup::spawn(&mut self.command(work, Headers::Fitting)) {
+            Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
+                ProcessGroup::spawn(&mut self.command(work, Headers::LeftOut))
+            }
+            started => started,
+        }
+    }
+
+    fn command(&self, work: &Work, headers: Headers) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        program::remove_our_settings(&mut command);
+        environment::set(&mut command, work, headers);
+        command
+    }
+
+    fn judge(&self, status: ExitStatus, words: &str) -> Verdict {
+        let error = with_words(&program::ending(status), words);
+        match status.code().map(|code| self.exit_codes.meaning(code)) {
+            Some(exit_codes::Meaning::Done) => Verdict::Done,
+            Some(exit_codes::Meaning::GiveUp) => Verdict::GiveUp { error },
+            Some(exit_codes::Meaning::CannotStart) => {
+                Verdict::CannotStart { error: format!("'{}' cannot run: {error}", self.program) }
+            }
+            Some(exit_codes::Meaning::Retry) | None => Verdict::Retry { error, after: None },
         }
     }
 }
 
 enum End {
-    Exited(std::io::Result<ExitStatus>),
+    Exited(io::Result<ExitStatus>),
     TimedOut,
     Stopped,
 }
 
-/// Kills the child's whole process group if the run is dropped half-way.
-struct ProcessGroup(Option<Pid>);
+/// The child's three streams, each served by a task: a child may fill one pipe before emptying the
+/// other. The tasks end when this is dropped.
+struct Streams {
+    input: JoinHandle<()>,
+    stdout: Tail,
+    stderr: Tail,
+}
 
-impl ProcessGroup {
-    fn signal(&self, signal: Signal) {
-        if let Some(pid) = self.0 {
-            // An error means that nothing of the group is left.
-            let _ = kill_process_group(pid, signal);
-        }
+impl Streams {
+    fn follow(pipes: Pipes, message: Arc<Message>) -> Self {
+        let input = tokio::spawn(write_body(pipes.stdin, message));
+        Self { input, stdout: Tail::follow(pipes.stdout), stderr: Tail::follow(pipes.stderr) }
     }
 
-    fn disarm(mut self) {
-        self.0 = None;
+    /// The tail of what it said: of its standard error, or else of its standard output.
+    async fn last_words(&self) -> String {
+        let closed = async { tokio::join!(self.stderr.closed(), self.stdout.closed()) };
+        let _ = timeout(OUTPUT_LINGER, closed).await;
+        let words = self.stderr.text();
+        if words.is_empty() { self.stdout.text() } else { words }
     }
 }
 
-impl Drop for ProcessGroup {
+impl Drop for Streams {
     fn drop(&mut self) {
-        self.signal(Signal::KILL);
+        self.input.abort();
     }
 }
 
 /// A child need not read its input: how it exits counts, not the broken pipe.
-async fn write_body(stdin: Option<ChildStdin>, message: Arc<crate::message::Message>) {
-    if let Some(mut stdin) = stdin {
-        let _ = stdin.write_all(&message.body).await;
-        let _ = stdin.shutdown().await;
-    }
-}
-
-async fn last_words(stderr: &Tail, stdout: &Tail) -> String {
-    let _ = timeout(OUTPUT_LINGER, async { tokio::join!(stderr.closed(), stdout.closed()) }).await;
-    let words = stderr.text();
-    if words.is_empty() { stdout.text() } else { words }
-}
-
-fn with_words(what: &str, words: &str) -> String {
-    if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
-}
-
-fn signal_text(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match status.signal() {
-        Some(number) => format!("killed by signal {number}"),
-        None => status.to_string(),
-    }
-}
-
-/// Where the program is, by the rules of `execvp(3)`.
-///
-/// # Errors
-///
-/// One sentence if there is none that may be executed.
-pub fn find_program(program: &str) -> Result<PathBuf, String> {
-    let executable =
-        |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-    if program.contains('/') {
-        let path = PathBuf::from(program);
-        return if executable(&path) {
-            Ok(path)
-        } else if path.exists() {
-            Err(format!("the handler '{program}' is not executable: chmod +x it"))
-        } else {
-            Err(format!("the handler '{program}' does not exist: check the path"))
-        };
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|candidate| executable(candidate))
-        .ok_or_else(|| format!("the handler '{program}' is not in PATH: install it, or give its path"))
+async fn write_body(mut stdin: ChildStdin, message: Arc<Message>) {
+    let _ = stdin.write_all(&message.body).await;
 }

@@ -20,7 +20,7 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use reqwest::{Client, ClientBuilder, redirect, retry};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Handler, Verdict, Work};
 use endpoint::Endpoint;
@@ -155,7 +155,7 @@ impl Handler for Http {
             let limit = connect_timeout(self.spec.timeout);
             match timeout(limit, self.spec.endpoint.connect()).await {
                 Ok(result) => result,
-                Err(_) => Err(self.spec.unreachable("timed out")),
+                Err(_) => Err(self.spec.endpoint.unreachable("timed out")),
             }
         })
     }
@@ -181,19 +181,18 @@ impl Spec {
                 };
             }
         };
-        tokio::select! {
+        let deadline = Instant::now() + self.timeout;
+        let answered = tokio::select! {
             biased;
-            verdict = self.exchange(request) => verdict,
+            answered = timeout_at(deadline, self.client.execute(request)) => answered,
             // An error means that the worker is gone, which is a stop as well.
-            _ = work.stop.wait_for(|stop| *stop) => Verdict::Stopped,
-        }
-    }
-
-    async fn exchange(&self, request: reqwest::Request) -> Verdict {
-        match timeout(self.timeout, self.client.execute(request)).await {
-            Ok(Ok(response)) => answer::verdict(response, self.timeout).await,
+            _ = work.stop.wait_for(|stop| *stop) => return Verdict::Stopped,
+        };
+        match answered {
+            // The verdict is known by now, so no stop can change it.
+            Ok(Ok(response)) => answer::verdict(response, deadline).await,
             Ok(Err(error)) if error.is_connect() => {
-                Verdict::CannotStart { error: self.unreachable(&answer::causes(&error)) }
+                Verdict::CannotStart { error: self.endpoint.unreachable(&answer::causes(&error)) }
             }
             Ok(Err(error)) => Verdict::Retry {
                 error: format!("no answer from {}: {}", self.endpoint, answer::causes(&error)),
@@ -212,9 +211,5 @@ impl Spec {
             bearer_token: self.bearer_token.as_ref().map(SecretFile::read).transpose()?,
             signing_keys: self.signing_keys.as_ref().map(SecretFile::read).transpose()?,
         })
-    }
-
-    fn unreachable(&self, why: &str) -> String {
-        self.endpoint.unreachable(why)
     }
 }

@@ -47,15 +47,20 @@ pub fn compose(letter: &Letter, queue: &str) -> (Destination, Outgoing) {
     }
 }
 
-/// The same dead letter with as little beside the sender's own headers as possible, for a message
-/// whose headers fill a frame by themselves.
-pub fn compose_small(letter: &Letter, queue: &str) -> Option<(Destination, Outgoing)> {
-    let Purpose::Dead(reason) = letter.purpose else { return None };
-    let (destination, mut small) = compose(letter, queue);
-    let headers = small.properties.headers.get_or_insert_default();
+/// The same dead letter with ever less beside the body, for a message whose own headers leave no room
+/// in a frame, or are nested deeper than can be sent: first without ours, then without the sender's.
+pub fn compose_smaller(letter: &Letter, queue: &str) -> Vec<(Destination, Outgoing)> {
+    let Purpose::Dead(reason) = letter.purpose else { return Vec::new() };
+    let (destination, mut without_ours) = compose(letter, queue);
+    let headers = without_ours.properties.headers.get_or_insert_default();
     headers.retain(|name, _| !name.starts_with("x-ackonce-"));
     headers.insert("x-ackonce-reason".into(), Value::text(reason.as_str()));
-    Some((destination, small))
+
+    let (_, mut without_theirs) = compose(letter, queue);
+    let headers = without_theirs.properties.headers.get_or_insert_default();
+    headers.retain(|name, _| name.starts_with("x-ackonce-") && name != "x-ackonce-cc");
+    headers.insert("x-ackonce-headers-dropped".into(), Value::Bool(true));
+    vec![(destination.clone(), without_ours), (destination, without_theirs)]
 }
 
 /// Turns a copy that comes back from a delay queue into the message it was, and says so.
@@ -280,7 +285,8 @@ mod tests {
         let size: usize =
             copy.properties.headers.iter().flatten().map(|(n, v)| n.len() + v.to_text().unwrap().len()).sum();
         assert!(size < 4096, "{size}");
-        let (_, small) = compose_small(&long, "orders").unwrap();
-        assert_eq!(small.properties.headers.unwrap().len(), 1);
+        let smaller = compose_smaller(&long, "orders");
+        assert_eq!(smaller[0].1.properties.headers.as_ref().unwrap().len(), 1);
+        assert!(smaller[1].1.properties.header("x-ackonce-error").is_some());
     }
 }

@@ -24,6 +24,24 @@ pub struct Policy {
     pub dead_letter: DeadLetter,
 }
 
+impl Policy {
+    /// The defaults, for a queue whose name is also the scope.
+    pub fn new(queue: Arc<str>) -> Self {
+        Self {
+            scope: queue.clone(),
+            queue,
+            key: KeySpec::default(),
+            on_missing_key: OnMissingKey::default(),
+            on_mismatch: OnMismatch::default(),
+            on_interrupted: OnInterrupted::default(),
+            concurrency: 8,
+            prefetch: 64,
+            retry: Retry::default(),
+            dead_letter: DeadLetter::default(),
+        }
+    }
+}
+
 /// What becomes of a message without a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]

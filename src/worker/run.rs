@@ -44,6 +44,8 @@ pub struct Worker {
     pub outlet: Arc<Outlet>,
     /// How long running handlers may go on after a stop is requested.
     pub drain_timeout: Duration,
+    /// Told what became of deliveries, as it changes.
+    pub counts: watch::Sender<Counts>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -151,6 +153,8 @@ impl Driver {
             for command in self.core.submit() {
                 self.carry_out(command)?;
             }
+            let counts = self.core.counts();
+            self.worker.counts.send_if_modified(|told| std::mem::replace(told, counts) != counts);
             if self.core.is_drained() {
                 return Ok(());
             }
@@ -242,15 +246,19 @@ impl Driver {
             stop: self.stop_runs.subscribe(),
         };
         // Called here, not in the task, so that handlers see messages in the order of their claims.
-        let run = catch_unwind(AssertUnwindSafe(|| self.worker.handler.handle(work)));
-        self.runs.spawn(async move {
-            let verdict = match run {
-                Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
-                Err(panic) => Err(panic),
-            };
-            let panicked = |_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None };
-            (group, verdict.unwrap_or_else(panicked))
-        });
+        let handler = &self.worker.handler;
+        let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
+        let mut run = match run {
+            Ok(run) => run,
+            Err(panic) => return self.take(Event::Ran(group, verdict(Err(panic)))),
+        };
+        // One that does no waiting often has its verdict at once, and needs no task then.
+        if !handler.waits()
+            && let Some(result) = (&mut run).now_or_never()
+        {
+            return self.take(Event::Ran(group, verdict(result)));
+        }
+        self.runs.spawn(async move { (group, verdict(run.await)) });
     }
 
     fn connect(&mut self, after: Duration) {
@@ -354,15 +362,23 @@ impl Driver {
     }
 }
 
+/// A panic is the handler's failure, and nobody else's.
+fn verdict(result: Result<Verdict, Box<dyn std::any::Any + Send>>) -> Verdict {
+    result.unwrap_or_else(|_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None })
+}
+
 async fn publish(outlet: &Outlet, letter: &Letter, queue: &str) -> Result<(), PublishError> {
     let (destination, copy) = letter::compose(letter, queue);
-    let result = outlet.publish(&destination, copy, PUBLISH_LIMIT).await;
-    match (result, letter::compose_small(letter, queue)) {
-        (Err(PublishError::TooLarge(_)), Some((destination, small))) => {
-            outlet.publish(&destination, small, PUBLISH_LIMIT).await
+    let mut result = outlet.publish(&destination, copy, PUBLISH_LIMIT).await;
+    if matches!(result, Err(PublishError::TooLarge(_))) {
+        for (destination, smaller) in letter::compose_smaller(letter, queue) {
+            result = outlet.publish(&destination, smaller, PUBLISH_LIMIT).await;
+            if !matches!(result, Err(PublishError::TooLarge(_))) {
+                break;
+            }
         }
-        (result, _) => result,
     }
+    result
 }
 
 /// Pends for ever without a session; its end is reported once.

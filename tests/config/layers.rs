@@ -5,6 +5,7 @@ use std::time::Duration;
 use ackonce::{
     broker::{Declare, topology::QueueType},
     config::{Config, HandlerConfig, LedgerUrl},
+    handler::exec::ExitCodes,
     worker::policy::{DeadLetter, OnInterrupted, OnMismatch, OnMissingKey},
 };
 
@@ -124,6 +125,7 @@ fn every_flag_has_a_variable() {
         ("DRAIN_TIMEOUT", "?"),
         ("QUEUE", "amq.q"),
         ("EXEC", "[1]"),
+        ("EXIT_CODES", "?"),
         ("KEY", "?"),
         ("ON_MISSING_KEY", "?"),
         ("ON_MISMATCH", "?"),
@@ -146,7 +148,7 @@ fn every_flag_has_a_variable() {
     let setup =
         values.iter().fold(setup, |setup, (name, value)| setup.env(&format!("ACKONCE_{name}"), value));
     let failure = setup.fails();
-    assert!(failure.starts_with("ackonce: 25 problems in the configuration:\n  1. "), "{failure}");
+    assert!(failure.starts_with("ackonce: 26 problems in the configuration:\n  1. "), "{failure}");
     for (name, value) in values {
         assert!(
             failure.contains(&format!(" ACKONCE_{name}=\"{value}\": ")) || name == "LEDGER",
@@ -154,6 +156,15 @@ fn every_flag_has_a_variable() {
         );
     }
     assert!(failure.contains(" AMQP_URL=***: "), "{failure}");
+    let pipe = [("PIPE", "[1]"), ("PIPE_CHILDREN", "?"), ("PIPE_IN_FLIGHT", "?"), ("PIPE_FRAMING", "?")];
+    let of = |values: &[(&str, &str)]| {
+        let setup = Setup::new().env("ACKONCE_QUEUE", "q");
+        values.iter().fold(setup, |setup, (name, value)| setup.env(&format!("ACKONCE_{name}"), value))
+    };
+    let failure = of(&pipe).fails();
+    assert!(failure.starts_with("ackonce: 4 problems in the configuration:\n"), "{failure}");
+    let failure = of(&[("SHELL", " ")]).fails();
+    assert!(failure.contains("ACKONCE_SHELL=\" \": expected a command line"), "{failure}");
     let config = Setup::new().env("ACKONCE_QUEUE", "q").env("ACKONCE_LOG", "true").load().unwrap();
     assert_eq!(config.workers[0].handler, HandlerConfig::Log);
     let path = Setup::new().file(GOOD).config_path();
@@ -173,6 +184,36 @@ fn lists_in_the_environment_are_words_or_as_in_the_file() {
             ("a", &expected.iter().map(|s| s.to_string()).collect::<Vec<_>>()[..])
         );
     }
+}
+
+/// The slots of a pipe are its children times what each has in flight; the prefetch follows, or bounds them.
+#[test]
+fn a_pipe_has_as_many_slots_as_its_children_take() {
+    for (args, children, slots, prefetch) in [
+        (&[][..], 8, 8, 64),
+        (&["--concurrency", "3"], 3, 3, 64),
+        (&["--pipe-children", "2"], 2, 2, 64),
+        (&["--pipe-children", "4", "--pipe-in-flight", "50"], 4, 200, 200),
+        (&["--pipe-in-flight", "16", "--prefetch", "20"], 8, 20, 20),
+        (&["--pipe-children", "65535", "--pipe-in-flight", "65535"], 65535, 65535, 65535),
+    ] {
+        let setup = Setup::new().args(["--queue", "q"]).args(args.iter().copied());
+        let config = setup.args(["--pipe", "python3", "w.py", "--log"]).load().unwrap();
+        let worker = &config.workers[0];
+        let HandlerConfig::Pipe(pipe) = &worker.handler else { panic!("{worker:?}") };
+        assert_eq!((pipe.program.as_str(), pipe.args.join(" ").as_str()), ("python3", "w.py --log"));
+        let found = (pipe.children, worker.policy.concurrency, worker.policy.prefetch);
+        assert_eq!(found, (children, slots, prefetch), "{args:?}");
+    }
+}
+
+#[test]
+fn a_shell_is_asked_for_by_name() {
+    let setup = Setup::new().args(["--queue", "q", "--shell", "cat | wc -c", "--exit-codes"]);
+    let config = setup.args(["rabbitmq-cli-consumer"]).load().unwrap();
+    let HandlerConfig::Exec(exec) = &config.workers[0].handler else { panic!("{config:?}") };
+    assert_eq!((exec.program.as_str(), exec.args.join(" ").as_str()), ("/bin/sh", "-c cat | wc -c"));
+    assert_eq!(exec.exit_codes, ExitCodes::RabbitmqCliConsumer);
 }
 
 #[test]

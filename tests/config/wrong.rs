@@ -79,7 +79,22 @@ fn each_wrong_value_gives_its_sentence() {
             w("http_headers = { A = \"hidden\" }"),
             "[[worker]] #1: http_headers is only for http handlers: take it out, or give http",
         ),
-        (w("!pipe = [\"a\"]"), "pipe handlers are not available in this version"),
+        (w("!shell = \" \""), "shell = \" \": expected a command line for /bin/sh"),
+        (w("!shell = [\"a\"]"), "shell = […]: expected a command line for /bin/sh"),
+        (w("!shell = \"a\\u0000\""), "a NUL character cannot be passed"),
+        (w("!exec = [\"a\"]\nshell = \"a\""), "more than one handler (exec, shell): keep one of them"),
+        (
+            w("!exec = [\"a\"]\nexit_codes = \"x\""),
+            "exit_codes = \"x\": expected sysexits or rabbitmq-cli-consumer",
+        ),
+        (w("!pipe = []"), "pipe = […]: no program is named"),
+        (w("!pipe = \"a b\""), "pipe = \"a b\": expected a list of texts, the program first"),
+        (w("!pipe = [\"a\"]\npipe_children = 0"), "pipe_children = 0: expected a whole number from 1"),
+        (w("!pipe = [\"a\"]\npipe_in_flight = \"x\""), "pipe_in_flight = \"x\": expected a whole number"),
+        (
+            w("!pipe = [\"a\"]\npipe_framing = \"x\""),
+            "pipe_framing = \"x\": expected lines or length_prefixed_uint32_be",
+        ),
         (w("!sql = \"a\""), "sql handlers are not available in this version"),
         (w("retry = 3"), "[[worker]] #1: retry = 3: expected a table of settings"),
         (
@@ -201,4 +216,17 @@ fn a_file_that_cannot_be_read_is_named() {
     }
     let failure = Setup::new().bytes(b"a = 1\nb = \"\xff\"").fails();
     assert!(failure.contains("is not UTF-8 (line 2): save it as UTF-8"), "{failure}");
+}
+
+/// Found before anything is connected to: waiting does not cure it.
+#[test]
+fn a_handler_that_can_never_start_is_said_at_once() {
+    for (args, expected) in [
+        (["--exec", "/no/such"], "the handler '/no/such' does not exist: check the path"),
+        (["--exec", "/dev/null"], "the handler '/dev/null' is not executable"),
+        (["--exec", "no-such-program"], "the handler 'no-such-program' is not in PATH"),
+    ] {
+        let failure = Setup::new().args(["--queue", "q"]).args(args).fails();
+        assert!(failure.contains(expected), "{failure}");
+    }
 }

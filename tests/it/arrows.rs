@@ -13,7 +13,7 @@ const MAY_NAME: [(&str, &[&str]); 8] = [
     ("ledger", &["key"]),
     ("broker", &["message"]),
     ("worker", &["broker", "handler", "key", "ledger", "message"]),
-    ("config", &["broker", "key", "worker"]),
+    ("config", &["broker", "handler", "key", "worker"]),
     ("cli", &["broker", "config", "handler", "key", "ledger", "message", "worker"]),
 ];
 

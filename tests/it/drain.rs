@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{LIMIT, World, until};
+use crate::harness::{LIMIT, World, is_alive, until};
 
 /// K53: nothing new starts, what runs is finished and acked, the rest goes back.
 #[tokio::test(flavor = "multi_thread")]
@@ -81,9 +81,4 @@ async fn a_worker_that_never_reached_its_broker_stops_with_exit_0() {
     worker.until_said("no session with the broker").await;
     assert!(worker.is_running(), "it keeps trying");
     worker.terminate().await.expect_exit(0);
-}
-
-fn is_alive(pid: &str) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    !status.is_empty() && !status.contains("State:\tZ")
 }

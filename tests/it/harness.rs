@@ -26,7 +26,7 @@ use tempfile::TempDir;
 pub use disk::{SmallDisk, may_mount};
 pub use endpoint::{Endpoint, Reply, Request, answer};
 pub use node::Node;
-pub use process::{Process, ackonce};
+pub use process::{Process, ackonce, children, is_alive};
 
 /// How long anything may take that is expected to happen.
 pub const LIMIT: Duration = Duration::from_secs(30);

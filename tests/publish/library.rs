@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use ackonce::{
-    broker::{Endpoint, Kind, Outgoing, PublishError, Publisher, topology},
+    broker::{
+        Endpoint, Kind, Outgoing, PublishError, Publisher, connect, convert::HEADER_DEPTH_MAX, topology,
+    },
     message::{Properties, Table, Value},
 };
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -136,6 +138,22 @@ async fn headers_that_do_not_fit_into_a_frame_are_refused_and_others_go_on() {
     assert_eq!(publisher.publish(outgoing("", &queue, "m", b"x"), LIMIT).await, Ok(()));
 }
 
+/// The deepest headers that are sent at all do not overflow lapin's stack.
+#[tokio::test(flavor = "multi_thread")]
+async fn deeply_nested_headers_are_sent_or_refused() {
+    let broker = Broker::shared().await;
+    let queue = broker.queue("deep").await;
+    let publisher = publisher(10);
+    for (depth, fits) in [(HEADER_DEPTH_MAX, true), (HEADER_DEPTH_MAX + 1, false), (3000, false)] {
+        let value = (0..depth).fold(Value::Null, |inner, _| Value::List(vec![inner]));
+        let headers = Some(Table::from([("h".to_owned(), value)]));
+        let properties = Properties { headers, ..Properties::default() };
+        let result =
+            publisher.publish(Outgoing { properties, ..outgoing("", &queue, "m", b"x") }, LIMIT).await;
+        assert_eq!(result.is_ok(), fits, "{depth}: {result:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_broker_is_an_error_of_its_own() {
     let publisher = Publisher::new(vec![Endpoint::parse("amqp://127.0.0.1:1").unwrap()], "test", 1);
@@ -178,9 +196,30 @@ async fn a_dropped_publisher_leaves_nothing_behind() {
     assert_eq!(lapin_threads(), before + 1);
     drop(publisher);
     state.wait_for(|state| state.ended.is_some()).await.unwrap();
+    until_lapin_threads(before).await;
+}
+
+/// K64: a server that accepts and never speaks costs a time limit, and not a thread for each attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_server_leaves_no_thread_behind() {
+    let before = lapin_threads();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("amqp://{}?connection_timeout=500", silent.local_addr().unwrap());
+    let error = connect::connect(&[Endpoint::parse(&url).unwrap()], "test").await.unwrap_err();
+    assert_eq!((error.kind(), error.is_permanent()), (Kind::Timeout, false), "{error}");
+    until_lapin_threads(before).await;
+    // The same when whoever asked does not wait for it.
+    let endpoint = [Endpoint::parse(&url).unwrap()];
+    let given_up =
+        tokio::time::timeout(Duration::from_millis(300), connect::connect(&endpoint, "test")).await;
+    assert!(given_up.is_err());
+    until_lapin_threads(before).await;
+}
+
+async fn until_lapin_threads(count: usize) {
     let deadline = Instant::now() + LIMIT;
-    while lapin_threads() > before {
-        assert!(Instant::now() < deadline, "its thread stays");
+    while lapin_threads() > count {
+        assert!(Instant::now() < deadline, "a thread stays");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -1,39 +1,54 @@
-//! K58: a slow link between us and the broker.
+//! A link between us and the broker that is slow (K58) or breaks (K55).
 
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::support::{Broker, ended, ids, within};
+use crate::support::{Broker, ended, ids, run_from, within};
 
-/// Passes bytes on in both directions, each `delay` after they came.
-fn slow_link(to: String, delay: Duration) -> String {
+/// How a link treats what goes over it.
+#[derive(Clone, Copy)]
+struct Link {
+    /// Bytes arrive so much later.
+    delay: Duration,
+    /// The first connection breaks after so many bytes from its client.
+    breaks_after: Option<usize>,
+}
+
+/// Returns the address of a link to that address.
+fn link(to: String, link: Link) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
-        for client in listener.incoming().flatten() {
+        for (number, client) in listener.incoming().flatten().enumerate() {
             let server = TcpStream::connect(&to).unwrap();
             client.set_nodelay(true).unwrap();
             server.set_nodelay(true).unwrap();
-            for (from, to) in [(&client, &server), (&server, &client)] {
-                pass_on(from.try_clone().unwrap(), to.try_clone().unwrap(), delay);
-            }
+            let breaks_after = link.breaks_after.filter(|_| number == 0);
+            pass_on(client.try_clone().unwrap(), server.try_clone().unwrap(), Link { breaks_after, ..link });
+            pass_on(server, client, Link { breaks_after: None, ..link });
         }
     });
     address.to_string()
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
+fn pass_on(mut from: TcpStream, mut to: TcpStream, link: Link) {
     // What is on the wire; a real one holds little, and stops whoever sends more.
     let (wire, arriving) = mpsc::sync_channel::<(Instant, Vec<u8>)>(4096);
     thread::spawn(move || {
         let mut buffer = vec![0; 16 * 1024];
+        let mut passed = 0;
         while let Ok(bytes @ 1..) = from.read(&mut buffer) {
-            if wire.send((Instant::now() + delay, buffer[..bytes].to_vec())).is_err() {
+            passed += bytes;
+            if link.breaks_after.is_some_and(|limit| passed > limit) {
+                let _ = from.shutdown(Shutdown::Both);
+                return;
+            }
+            if wire.send((Instant::now() + link.delay, buffer[..bytes].to_vec())).is_err() {
                 return;
             }
         }
@@ -43,11 +58,34 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
             // The delay is what this link is made of.
             thread::sleep(at.saturating_duration_since(Instant::now()));
             if to.write_all(&bytes).is_err() {
-                return;
+                break;
             }
         }
-        let _ = to.shutdown(std::net::Shutdown::Write);
+        let _ = to.shutdown(Shutdown::Both);
     });
+}
+
+/// The same broker at the other end of a link.
+fn over(broker: &Broker, kind: Link) -> String {
+    let address = broker.url.rsplit(['/', '@']).next().unwrap();
+    broker.url.replace(address, &link(address.to_owned(), kind))
+}
+
+/// K55: the connection breaks in the middle of 10 000 lines. What was under way is sent again under its
+/// ids; each line is told as confirmed once, in order, and all of them arrive.
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_survive_a_broken_connection() {
+    let broker = Broker::shared().await;
+    let queue = broker.queue("broken").await;
+    let url = over(&broker, Link { delay: Duration::from_millis(5), breaks_after: Some(500_000) });
+    let lines: String = (1..=10_000).map(|line| format!("line {line}\n")).collect();
+    let args = ["publish", "--url", &url, "--queue", &queue, "--lines", "-", "--id-prefix", "p"];
+    let ended = within(Duration::from_secs(30), || run_from(args, lines.as_bytes())).expect(0);
+    let expected: Vec<String> = (1..=10_000).map(|line| format!("p-{line}")).collect();
+    assert_eq!((ended.lines(), ended.stderr.as_str()), (expected.iter().map(String::as_str).collect(), ""));
+    let arrived = broker.drain(&queue).await;
+    assert_eq!(ids(&arrived).len(), 10_000);
+    assert!(arrived.len() >= 10_000, "some may have arrived twice, under the same id");
 }
 
 /// K58: confirms of 20 000 messages come late and many at once; nothing stalls, memory stays bounded.
@@ -55,8 +93,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
 async fn twenty_thousand_messages_over_a_link_with_200_ms_of_delay() {
     let broker = Broker::shared().await;
     let queue = broker.queue("slow").await;
-    let address = broker.url.rsplit(['/', '@']).next().unwrap().to_owned();
-    let url = broker.url.replace(&address, &slow_link(address.clone(), Duration::from_millis(100)));
+    let url = over(&broker, Link { delay: Duration::from_millis(100), breaks_after: None });
     let args = ["publish", "--url", &url, "--queue", &queue, "--count", "20000", "--window", "1000"];
     let child = crate::support::command(args).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());

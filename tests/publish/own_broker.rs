@@ -42,31 +42,6 @@ async fn a_blocked_broker_is_named_as_the_reason() {
     broker.publish(&["--queue", &queue, "x"]).expect(0);
 }
 
-/// K55: the connection is cut in the middle of 10 000 lines. They are sent again under their ids.
-#[tokio::test(flavor = "multi_thread")]
-async fn lines_survive_a_cut_connection() {
-    let node = Node::start_new();
-    let broker = Broker::at(&node.url).await;
-    let queue = broker.queue("cut").await;
-    let Running { mut stdin, mut stdout, stderr, child } = half_of_10_000_lines(&broker, &queue, &[]);
-    let writer = std::thread::spawn(move || {
-        node.ctl(&["close_all_connections", "cut by the test"]);
-        for line in 5001..=10_000 {
-            writeln!(stdin, "line {line}").expect("it reads");
-        }
-        node
-    });
-    let mut told = String::new();
-    stdout.read_to_string(&mut told).expect("it prints");
-    ended(child, "lines").expect(0);
-    assert_eq!(stderr.join().expect("no panic"), "");
-    let node = writer.join().expect("no panic");
-    let expected: Vec<String> = (101..=10_000).map(|line| format!("p-{line}")).collect();
-    assert_eq!(told.lines().collect::<Vec<_>>(), expected, "each once, in order");
-    let arrived = Broker::at(&node.url).await.drain(&queue).await;
-    assert_eq!(ids(&arrived).len(), 10_000);
-}
-
 /// K55: the broker is killed in the middle. What is told as confirmed is there after its restart, what
 /// is not is named, and sending exactly that again completes the 10 000.
 #[tokio::test(flavor = "multi_thread")]

@@ -72,6 +72,17 @@ fn an_overlong_name_or_property_is_an_error_not_a_panic() {
 }
 
 #[test]
+fn what_is_nested_too_deep_is_an_error_not_an_abort() {
+    let nested = |depth| {
+        let value = (0..depth).fold(Value::Null, |inner, _| Value::List(vec![inner]));
+        Table::from([("h".into(), value)])
+    };
+    assert_eq!(table_in(&table_out(&nested(HEADER_DEPTH_MAX)).unwrap()), nested(HEADER_DEPTH_MAX));
+    let error = table_out(&nested(HEADER_DEPTH_MAX + 1)).unwrap_err();
+    assert_eq!((error.kind(), error.is_permanent()), (Kind::TooLarge, true));
+}
+
+#[test]
 fn every_property_comes_back_as_it_went() {
     let text = |name: &str| Some(name.to_owned());
     let properties = Properties {

@@ -88,17 +88,16 @@ impl Driver {
             }
             tokio::select! {
                 biased;
-                Some(told) = self.confirms.next() => {
-                    self.hear(told);
-                    self.hear_ready();
-                    self.settle();
-                }
+                Some(told) = self.confirms.next() => self.hear(told),
                 cause = connect::ended(&mut state) => break cause,
                 job = jobs.recv(), if asked => match job {
                     Some(job) => self.start(job).await,
                     None => asked = false,
                 },
             }
+            // After each of them: on a busy machine a message may be confirmed while it is started.
+            self.hear_ready();
+            self.settle();
         };
         self.hear_ready();
         self.settle();

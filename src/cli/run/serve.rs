@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -18,6 +19,7 @@ use crate::{
         exec::Exec,
         http::{Http, HttpOptions},
         log::Log,
+        pipe::{Pipe, PipeOptions},
     },
     ledger::{
         Ledger,
@@ -44,7 +46,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let ledger: Arc<dyn Ledger> = Arc::new(open(path.clone()).await?);
 
     let mut workers = JoinSet::new();
-    for (worker_config, handler) in config.workers.iter().zip(handlers) {
+    for (worker_config, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
         let policy = Arc::new(worker_config.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
         let source = Source {
@@ -65,6 +67,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             source: Arc::new(source),
             outlet: Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type)),
             drain_timeout: config.drain_timeout,
+            counts: watch::Sender::default(),
         };
         let queue = worker.policy.queue.clone();
         let stop = stop.subscribe();
@@ -73,7 +76,20 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
-    wait_for_all(workers, &stop).await
+    let result = wait_for_all(workers, &stop).await;
+    close(&handlers, &stop).await;
+    result
+}
+
+/// Ends what the handlers keep running: gently, unless the end is to come at once.
+async fn close(handlers: &[Arc<dyn Handler>], stop: &watch::Sender<Stop>) {
+    let mut asked = stop.subscribe();
+    tokio::select! {
+        biased;
+        _ = asked.wait_for(|stop| *stop == Stop::Now) => {}
+        _ = join_all(handlers.iter().map(|handler| handler.close(false))) => {}
+    }
+    join_all(handlers.iter().map(|handler| handler.close(true))).await;
 }
 
 /// Waits for every worker. One that ends by itself takes the others with it: a service that does
@@ -159,8 +175,17 @@ fn handler(config: &HandlerConfig) -> Result<Arc<dyn Handler>, String> {
         HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
         HandlerConfig::Exec(exec) => {
             let command: Vec<String> = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
-            Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace))
+            Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace, exec.exit_codes))
         }
+        HandlerConfig::Pipe(pipe) => Arc::new(Pipe::new(PipeOptions {
+            program: pipe.program.clone(),
+            args: pipe.args.clone(),
+            timeout: pipe.timeout,
+            kill_grace: pipe.kill_grace,
+            children: pipe.children.into(),
+            in_flight: pipe.in_flight.into(),
+            framing: pipe.framing,
+        })),
         HandlerConfig::Http(http) => Arc::new(Http::new(&HttpOptions {
             url: http.url.expose(),
             headers: http.headers.expose(),

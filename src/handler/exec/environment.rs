@@ -1,24 +1,28 @@
-//! What a command is told beside the body: the documented `ACKONCE_…` variables, and nothing of ours else.
+//! What a command is told beside the body: the documented `ACKONCE_…` variables.
 
+use serde_json::{Value as Json, json};
 use tokio::process::Command;
 
+use super::super::Work;
 use crate::message::table_json;
 
-use super::super::Work;
-
-/// Linux takes at most 128 KiB in one variable; more than this is left out.
+/// Linux takes at most 128 KiB in one variable, its name included; a longer one would keep the
+/// command from starting.
 const VALUE_BYTES_MAX: usize = 120 * 1024;
 
-/// Adds the metadata, and takes our own settings and secrets out.
+/// How headers are passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Headers {
+    /// All that fit into one variable.
+    Fitting,
+    /// None: the environment as a whole is too large for this system.
+    LeftOut,
+}
+
+/// Adds the metadata.
 ///
-/// Absent properties are absent variables. A NUL, which no variable can hold, becomes U+FFFD;
-/// headers that are too long for a variable become the object `{"ackonce_too_long":true}`.
-pub(super) fn set(command: &mut Command, work: &Work) {
-    for (name, _) in std::env::vars_os() {
-        if name == "AMQP_URL" || name.as_encoded_bytes().starts_with(b"ACKONCE_") {
-            command.env_remove(&name);
-        }
-    }
+/// Absent properties are absent variables. A NUL, which no variable can hold, becomes U+FFFD.
+pub(super) fn set(command: &mut Command, work: &Work, headers: Headers) {
     let message = &work.message;
     let properties = &message.properties;
     let mut set = |name: &str, value: &str| {
@@ -32,7 +36,8 @@ pub(super) fn set(command: &mut Command, work: &Work) {
     set("ACKONCE_ATTEMPT", &work.attempt.to_string());
     set("ACKONCE_INTERRUPTED", if work.interrupted { "1" } else { "0" });
     set("ACKONCE_REDELIVERED", if message.redelivered { "1" } else { "0" });
-    set("ACKONCE_HEADERS", &headers(work));
+    let table = properties.headers.as_ref().map_or_else(|| json!({}), table_json);
+    set("ACKONCE_HEADERS", &bounded(table, headers));
     let optional = [
         ("ACKONCE_MESSAGE_ID", &properties.message_id),
         ("ACKONCE_TYPE", &properties.kind),
@@ -50,10 +55,59 @@ pub(super) fn set(command: &mut Command, work: &Work) {
     }
 }
 
-fn headers(work: &Work) -> String {
-    let json = match &work.message.properties.headers {
-        Some(table) => table_json(table).to_string(),
-        None => "{}".to_owned(),
+/// The headers as text that fits into a variable: the longest values give way to
+/// `{"ackonce_too_long": BYTES}` until it does, or in the end all of them do.
+fn bounded(mut table: Json, headers: Headers) -> String {
+    let text = table.to_string();
+    let max = match headers {
+        Headers::Fitting => VALUE_BYTES_MAX,
+        Headers::LeftOut => 0,
     };
-    if json.len() > VALUE_BYTES_MAX { r#"{"ackonce_too_long":true}"#.to_owned() } else { json }
+    if text.len() <= max || text == "{}" {
+        return text;
+    }
+    if let (Headers::Fitting, Json::Object(values)) = (headers, &mut table) {
+        let mut left = text.len();
+        let mut sizes: Vec<_> = values.values_mut().map(|value| (value.to_string().len(), value)).collect();
+        sizes.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+        for (size, value) in sizes {
+            let marker = too_long(size);
+            let (marked, marker_size) = (size, marker.to_string().len());
+            if left <= max || marked <= marker_size {
+                break;
+            }
+            left = left - marked + marker_size;
+            *value = marker;
+        }
+        if left <= max {
+            return table.to_string();
+        }
+    }
+    too_long(text.len()).to_string()
+}
+
+fn too_long(bytes: usize) -> Json {
+    json!({ "ackonce_too_long": bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_headers_give_way_until_the_rest_fits() {
+        let long = "x".repeat(130_000);
+        let table = json!({ "a": long, "b": "short", "c": 1, "d": "y".repeat(60_000) });
+        let text = bounded(table.clone(), Headers::Fitting);
+        let back: Json = serde_json::from_str(&text).unwrap();
+        assert_eq!(back["a"], json!({ "ackonce_too_long": 130_002 }));
+        assert_eq!((&back["b"], &back["c"], &back["d"]), (&table["b"], &table["c"], &table["d"]));
+
+        assert_eq!(bounded(json!({ "b": 1 }), Headers::LeftOut), r#"{"ackonce_too_long":7}"#);
+        assert_eq!(bounded(json!({}), Headers::LeftOut), "{}");
+        let many: serde_json::Map<String, Json> =
+            (0..30_000).map(|number| (format!("h{number}"), json!(1))).collect();
+        let text = bounded(Json::Object(many), Headers::Fitting);
+        assert!(text.starts_with(r#"{"ackonce_too_long":"#) && text.len() < 40, "{}", text.len());
+    }
 }

@@ -3,7 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use reqwest::{Response, StatusCode, header::RETRY_AFTER};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::retry_after::retry_after;
 use crate::handler::Verdict;
@@ -13,17 +13,18 @@ use crate::handler::Verdict;
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// How much of it becomes the error's text; with the status it stays below what the ledger keeps.
 const TEXT_BYTES_MAX: usize = 768;
-/// How long the body may take once the status is known.
+/// How long the body may take once the status is known, if the run still has so much time.
 const BODY_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 
 /// The status decides as soon as it is there; the body only explains it.
-pub(super) async fn verdict(mut response: Response, limit: Duration) -> Verdict {
+pub(super) async fn verdict(mut response: Response, deadline: Instant) -> Verdict {
     let status = response.status();
     let now = std::time::SystemTime::now();
     let after = response.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, now));
     let mut body = Vec::new();
     // What has come of a body that is late or breaks off is used all the same.
-    let _ = timeout(limit.min(BODY_TIMEOUT_MAX), read(&mut response, &mut body)).await;
+    let deadline = deadline.min(Instant::now() + BODY_TIMEOUT_MAX);
+    let _ = timeout_at(deadline, read(&mut response, &mut body)).await;
     judge(status, after, &text(&body))
 }
 

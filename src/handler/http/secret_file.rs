@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// A token or a few keys; a file longer than this is some other file.
@@ -62,7 +63,7 @@ impl<S: Secret> SecretFile<S> {
         }
         let text = fs::read_to_string(&self.path).map_err(|error| what(&error))?;
         let secret = Arc::new(S::parse(&text).map_err(|error| what(&error))?);
-        *last = Some((stamp, secret.clone()));
+        *last = stamp.is_settled().then(|| (stamp, secret.clone()));
         Ok(secret)
     }
 }
@@ -80,6 +81,14 @@ impl Stamp {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
         })
+    }
+
+    /// Whether a further change would show: file systems count time in steps, and two writes may fall
+    /// into one.
+    fn is_settled(self) -> bool {
+        let changed = Duration::from_secs(self.changed.0.unsigned_abs());
+        let age = SystemTime::now().duration_since(UNIX_EPOCH + changed);
+        age.is_ok_and(|age| age > Duration::from_secs(2))
     }
 }
 

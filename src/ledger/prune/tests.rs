@@ -1,6 +1,12 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::Allowance;
+use tokio::{sync::watch, time};
+
+use super::{Allowance, Pruner};
+use crate::{
+    key::Key,
+    ledger::{Claim, ClaimRequest, Ending, Finish, Ledger, Origin, memory::MemoryLedger},
+};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -39,4 +45,52 @@ fn a_quarter_of_the_retention_passes_before_all_is_gone() {
             assert!((passes + 1) * 4 >= parts, "{rows} rows gone after {passes} of {parts} passes");
         }
     }
+}
+
+/// As many rows as asked for, all done in 1970.
+async fn old_ledger(rows: usize) -> Arc<MemoryLedger> {
+    let ledger = Arc::new(MemoryLedger::new());
+    let owner = ledger.enroll().await.unwrap();
+    for n in 0..rows {
+        let (scope, key): (Arc<str>, _) = ("orders".into(), Key::new(&format!("key {n}")).unwrap());
+        let request = ClaimRequest {
+            scope: scope.clone(),
+            key: key.clone(),
+            fingerprint: None,
+            origin: Origin::Fresh,
+            copies: 1,
+        };
+        let claim = ledger.claim(&owner, vec![request], 0).await.unwrap().remove(0);
+        let Claim::Claimed(ticket) = claim else { panic!("{claim:?}") };
+        let finish = Finish { scope, key, ticket, ending: Ending::Done, copies: 0, ran: None };
+        ledger.finish(&owner, vec![finish], 0).await.unwrap();
+    }
+    ledger
+}
+
+/// A worker that restarts all the time must not remove a share each time.
+#[tokio::test(start_paused = true)]
+async fn the_first_pass_comes_after_an_interval_and_a_signal_ends_them() {
+    let ledger = old_ledger(500).await;
+    let pruner = Pruner::new(ledger.clone(), Duration::from_secs(1000));
+    let interval = pruner.interval();
+    let (stop, stopped) = watch::channel(false);
+    let running = tokio::spawn(pruner.run(stopped));
+    time::sleep(interval / 2).await;
+    assert_eq!(ledger.rows().await.unwrap(), 500);
+    time::sleep(interval).await;
+    assert_eq!(ledger.rows().await.unwrap(), 498, "0.4 % of them");
+    time::sleep(interval).await;
+    assert_eq!(ledger.rows().await.unwrap(), 497, "0.4 % of the rest, and no part of a row");
+    stop.send(true).unwrap();
+    running.await.unwrap();
+    assert_eq!(ledger.rows().await.unwrap(), 497);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pruner_whose_caller_is_gone_ends() {
+    let (stop, stopped) = watch::channel(false);
+    let running = tokio::spawn(Pruner::new(old_ledger(1).await, Duration::from_secs(1000)).run(stopped));
+    drop(stop);
+    running.await.unwrap();
 }

@@ -13,6 +13,7 @@ use super::{LIMIT, until};
 /// The binary, with none of our settings inherited from whoever runs the tests.
 pub fn ackonce() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ackonce"));
+    command.env_remove("RUST_MIN_STACK");
     for (name, _) in std::env::vars_os() {
         if name == "AMQP_URL" || name.as_encoded_bytes().starts_with(b"ACKONCE_") {
             command.env_remove(name);
@@ -134,4 +135,22 @@ impl Ended {
         assert!(self.said.contains(text), "'{text}' was not said:\n{}", self.said);
         self
     }
+}
+
+/// Whether a process still does anything; a zombie does not.
+pub fn is_alive(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
+/// The children of a process, each with its name and state.
+pub fn children(parent: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        if status.lines().any(|line| line == format!("PPid:\t{parent}")) {
+            found.push(status.lines().take(3).collect::<Vec<_>>().join(" "));
+        }
+    }
+    found
 }

@@ -36,6 +36,9 @@ fn authority_and_server() -> (String, Arc<ServerConfig>) {
     (pem, Arc::new(server))
 }
 
+/// A request's key, attempt and body.
+type Seen = (String, String, Vec<u8>);
+
 /// TLS and HTTP/2 work with the authorities of the environment. A stream that the server refuses, which
 /// a client may send again by itself, is one POST and one attempt (K74). Without trust the worker
 /// pauses: nothing was sent (K75).
@@ -47,7 +50,7 @@ async fn each_attempt_is_one_post_over_http_2_as_well() {
     std::fs::write(&authorities, pem).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}/hook", listener.local_addr().unwrap().port());
-    let seen: Arc<Mutex<Vec<(String, String, Vec<u8>)>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
     let accepted = Arc::new(AtomicUsize::new(0));
     let (kept, counted) = (seen.clone(), accepted.clone());
     tokio::spawn(async move {

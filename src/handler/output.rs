@@ -11,6 +11,7 @@ use tokio::{
 use crate::ledger::ERROR_BYTES_MAX;
 
 /// The last bytes of a stream that a task is reading.
+#[derive(Debug)]
 pub(super) struct Tail {
     bytes: Arc<Mutex<Vec<u8>>>,
     closed: watch::Receiver<bool>,
@@ -19,17 +20,25 @@ pub(super) struct Tail {
 
 impl Tail {
     /// Reads `stream` to its end in a task of its own; the task ends when this is dropped.
-    pub(super) fn follow(stream: Option<impl AsyncRead + Unpin + Send + 'static>) -> Self {
+    pub(super) fn follow(stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
+        Self::follow_with(stream, |_| {})
+    }
+
+    /// The same, and hands over each piece; an empty one is the end.
+    pub(super) fn follow_with(
+        mut stream: impl AsyncRead + Unpin + Send + 'static,
+        mut each: impl FnMut(&[u8]) + Send + 'static,
+    ) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let (close, closed) = watch::channel(false);
         let kept = bytes.clone();
         let reader = tokio::spawn(async move {
-            if let Some(mut stream) = stream {
-                let mut buffer = vec![0; 8 * 1024];
-                while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-                    keep(&mut kept.lock().unwrap_or_else(PoisonError::into_inner), &buffer[..length]);
-                }
+            let mut buffer = vec![0; 8 * 1024];
+            while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+                keep(&mut kept.lock().unwrap_or_else(PoisonError::into_inner), &buffer[..length]);
+                each(&buffer[..length]);
             }
+            each(&[]);
             // Nobody listens any more if the run was dropped.
             let _ = close.send(true);
         });
@@ -61,4 +70,9 @@ fn keep(kept: &mut Vec<u8>, more: &[u8]) {
     if kept.len() > 2 * ERROR_BYTES_MAX {
         kept.drain(..kept.len() - ERROR_BYTES_MAX);
     }
+}
+
+/// `what: words`, or `what` alone if nothing was said.
+pub(super) fn with_words(what: &str, words: &str) -> String {
+    if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
 }
