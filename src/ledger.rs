@@ -11,6 +11,7 @@
 //!                         └─ owner died: claim (attempt+1, interrupted) ──▶ processing
 //! ```
 
+pub mod effects;
 pub mod memory;
 pub mod prune;
 pub mod sqlite;
@@ -20,6 +21,7 @@ use std::{any::Any, fmt, sync::Arc};
 use futures::future::BoxFuture;
 use serde::Serialize;
 
+pub use self::effects::{Applied, Apply, Effects, Failure};
 use crate::key::{Fingerprint, Key};
 
 /// Milliseconds since 1970 by the wall clock. Stored and shown; never the base of a wait.

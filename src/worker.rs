@@ -2,11 +2,13 @@
 
 pub mod core;
 pub mod decide;
+mod handling;
 pub mod letter;
 pub mod outage;
 pub mod outcome;
 pub mod policy;
 pub mod run;
 
+pub use handling::Handling;
 pub use policy::Policy;
 pub use run::{Stop, Worker, WorkerError};

@@ -1,10 +1,12 @@
 //! Which handler a worker runs. A new kind is one more variant and one more arm here.
 
 mod http;
+mod sql;
 
 use std::time::Duration;
 
 pub use http::HttpConfig;
+pub use sql::SqlConfig;
 
 use super::section::{Given, Section};
 
@@ -15,6 +17,7 @@ pub enum HandlerConfig {
     Log,
     Exec(ExecConfig),
     Http(HttpConfig),
+    Sql(SqlConfig),
 }
 
 /// A program run once per message.
@@ -44,9 +47,12 @@ pub(super) fn read(worker: &mut Section, timeout: Duration, kill_grace: Duration
         worker.know(kind);
     }
     http::know(worker);
+    sql::know(worker);
     match handlers.len() {
         0 => {
-            worker.problem_here("no handler: give exec = [\"PROGRAM\", …], http = \"URL\" or log = true");
+            worker.problem_here(
+                "no handler: give exec = [\"PROGRAM\", …], http = \"URL\", sql = \"FILE\" or log = true",
+            );
             None
         }
         1 => handlers.into_iter().next().flatten(),
@@ -77,10 +83,11 @@ fn read_kind(
             Some(exec.map(HandlerConfig::Exec))
         }
         "http" => Some(http::read(worker, timeout).map(HandlerConfig::Http)),
+        "sql" => Some(sql::read(worker, timeout).map(HandlerConfig::Sql)),
         _ => {
             worker.remove(kind);
             worker.problem_here(&format!(
-                "{kind} handlers are not available in this version: use exec, http or log"
+                "{kind} handlers are not available in this version: use exec, http, sql or log"
             ));
             Some(None)
         }

@@ -80,7 +80,8 @@ fn each_wrong_value_gives_its_sentence() {
             "[[worker]] #1: http_headers is only for http handlers: take it out, or give http",
         ),
         (w("!pipe = [\"a\"]"), "pipe handlers are not available in this version"),
-        (w("!sql = \"a\""), "sql handlers are not available in this version"),
+        (w("!sql = \"\""), "sql = \"\": expected the name of a file with SQL statements"),
+        (w("!log = true\nsql_schema = \"a\""), "sql_schema is only for sql handlers"),
         (w("retry = 3"), "[[worker]] #1: retry = 3: expected a table of settings"),
         (
             w("retry = { max_attempts = 0 }"),

@@ -7,15 +7,19 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
+    apply::{Job, apply},
     batch::Batch,
     claim::claim,
     errors::{RowError, ledger_error, refusal},
     files::Identity,
     finish::finish,
+    guard::Guard,
     owners::{Owners, lock_file},
     prune,
 };
-use crate::ledger::{Claim, ClaimRequest, Finish, Finished, LedgerError, Millis, Prune, Pruned};
+use crate::ledger::{
+    Applied, Apply, Claim, ClaimRequest, Failure, Finish, Finished, LedgerError, Millis, Prune, Pruned,
+};
 
 /// Rows in one transaction, unless a single operation has more.
 const ROWS_MAX: usize = 4096;
@@ -24,6 +28,7 @@ const ROWS_MAX: usize = 4096;
 pub(super) enum Op {
     Claim(Call<ClaimRequest, Claim>),
     Finish(Call<Finish, Finished>),
+    Apply(Call<Apply, Applied>, Job),
     Prune { prune: Prune, now: Millis, answer: Pruned, reply: Reply<Pruned> },
 }
 
@@ -44,6 +49,7 @@ impl Op {
         match self {
             Op::Claim(call) => call.requests.len(),
             Op::Finish(call) => call.requests.len(),
+            Op::Apply(call, _) => call.requests.len(),
             // A step of pruning has a transaction of its own.
             Op::Prune { .. } => ROWS_MAX,
         }
@@ -54,6 +60,7 @@ impl Op {
         match self {
             Op::Claim(call) => drop(call.reply.send(written.map(|()| call.answers))),
             Op::Finish(call) => drop(call.reply.send(written.map(|()| call.answers))),
+            Op::Apply(call, _) => drop(call.reply.send(written.map(|()| call.answers))),
             Op::Prune { answer, reply, .. } => drop(reply.send(written.map(|()| answer))),
         }
     }
@@ -75,6 +82,8 @@ enum Rung {
 enum Abort {
     /// A row was refused: nothing of the batch is written; try the next rung.
     Climb,
+    /// A run has ended the transaction, and is known now: try the same again without it.
+    Again(Failure),
     Failed(LedgerError),
 }
 
@@ -83,6 +92,7 @@ pub(super) struct Writer {
     pub(super) path: PathBuf,
     pub(super) owners: Owners,
     pub(super) identity: Identity,
+    pub(super) guard: Guard,
 }
 
 impl Writer {
@@ -109,9 +119,15 @@ impl Writer {
 
     fn write(&self, ops: &mut [Op]) -> Result<(), LedgerError> {
         for rung in [Rung::Together, Rung::Savepoints, Rung::Alone] {
-            match self.attempt(ops, rung) {
+            // Each time one more run is known, so this ends.
+            let mut tried = self.attempt(ops, rung);
+            while let Err(Abort::Again(_)) = tried {
+                self.roll_back();
+                tried = self.attempt(ops, rung);
+            }
+            match tried {
                 Ok(()) => return self.still_in_place(),
-                Err(Abort::Climb) => self.roll_back(),
+                Err(Abort::Climb | Abort::Again(_)) => self.roll_back(),
                 Err(Abort::Failed(error)) => {
                     self.roll_back();
                     return Err(error);
@@ -147,6 +163,7 @@ impl Writer {
                     };
                     *answers = requests.iter().map(one).collect::<Result<_, _>>()?;
                 }
+                Op::Apply(call, job) => self.apply(&batch, rung, call, job)?,
                 Op::Prune { prune, now, answer, .. } => {
                     *answer = prune::step(&batch, *prune, *now).map_err(|e| Abort::Failed(self.failed(e)))?;
                 }
@@ -154,6 +171,46 @@ impl Writer {
         }
         if rung != Rung::Alone {
             self.sql("COMMIT")?;
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        batch: &Batch<'_>,
+        rung: Rung,
+        call: &mut Call<Apply, Applied>,
+        job: &mut Job,
+    ) -> Result<(), Abort> {
+        call.answers.clear();
+        for (index, request) in call.requests.iter().enumerate() {
+            let answer = loop {
+                if job.postpones(index) {
+                    break Applied::Postponed;
+                }
+                let refused = |why| Applied::Unrun(Claim::Refused(why));
+                let work = || apply(batch, &self.guard, &call.owner, request, (job, index), call.now);
+                let failure = match (self.row(batch, rung, refused, work), rung) {
+                    // Refused at its commit, it may be the run's doing; without the run it is not.
+                    (Ok(Applied::Unrun(Claim::Refused(error))), Rung::Alone)
+                        if !job.known.contains_key(&index) =>
+                    {
+                        Failure::Retry { error }
+                    }
+                    (Ok(answer), _) => break answer,
+                    (Err(Abort::Again(failure)), Rung::Alone) => failure,
+                    (Err(Abort::Again(failure)), _) => {
+                        job.known.insert(index, failure.clone());
+                        return Err(Abort::Again(failure));
+                    }
+                    (Err(other), _) => return Err(other),
+                };
+                // Alone in its transaction: those before it are committed.
+                self.roll_back();
+                batch.forget_ids();
+                job.known.insert(index, failure);
+            };
+            call.answers.push(answer);
         }
         Ok(())
     }
@@ -196,6 +253,7 @@ impl Writer {
     fn abort(&self, error: RowError) -> Abort {
         match error {
             RowError::Sql(error) if refusal(&error).is_some() => Abort::Climb,
+            RowError::Broken(failure) => Abort::Again(failure),
             other => Abort::Failed(self.failed(other)),
         }
     }
@@ -204,6 +262,8 @@ impl Writer {
         match error {
             RowError::Sql(error) => ledger_error(&self.path, &error),
             RowError::Ledger(error) => error,
+            // A row's work, not a step of pruning, ends so; see `abort`.
+            RowError::Broken(_) => LedgerError::transient("the transaction has ended"),
         }
     }
 
