@@ -1,5 +1,6 @@
 //! The heart: intake → claim → handler → finish → settle. Decides; names no driver.
 
+mod build;
 pub mod core;
 pub mod decide;
 mod handling;

@@ -24,6 +24,25 @@ pub struct Policy {
     pub dead_letter: DeadLetter,
 }
 
+impl Policy {
+    /// The defaults of `ackonce run`, for one queue: keys are message ids, 8 handlers at a time, 64
+    /// deliveries, 5 attempts, dead letters to `<queue>.dead`.
+    pub fn new(queue: &str) -> Self {
+        Self {
+            queue: queue.into(),
+            scope: queue.into(),
+            key: KeySpec::default(),
+            on_missing_key: OnMissingKey::default(),
+            on_mismatch: OnMismatch::default(),
+            on_interrupted: OnInterrupted::default(),
+            concurrency: 8,
+            prefetch: 64,
+            retry: Retry::default(),
+            dead_letter: DeadLetter::default(),
+        }
+    }
+}
+
 /// What becomes of a message without a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]

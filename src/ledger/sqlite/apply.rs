@@ -58,7 +58,8 @@ pub(super) fn apply(
     if let Some(failure) = job.known.get(&index) {
         return Ok(Applied::Failed { ticket, failure: failure.clone() });
     }
-    let sql = |sql: &str| batch.prepare(sql)?.execute([]).map(drop);
+    // Not from the cache, where the handler would find them as well.
+    let sql = |sql: &str| batch.connection().execute_batch(sql);
     sql("SAVEPOINT effect")?;
     let failure = match run(batch, guard, request, &ticket, job, now)? {
         Some(failure) => Some(failure),

@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashSet,
+    ops::Deref,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -31,6 +32,41 @@ pub(super) enum Mode {
     Run,
     /// The user's schema: also tables, indexes, views and triggers of the user's.
     Schema,
+}
+
+/// A connection with its hooks.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    connection: Connection,
+    guard: Guard,
+}
+
+impl Guarded {
+    pub(super) fn new(mut connection: Connection) -> rusqlite::Result<Self> {
+        let guard = Guard::on(&mut connection)?;
+        Ok(Self { connection, guard })
+    }
+
+    pub(super) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+impl Deref for Guarded {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // Closing rolls back as well, but by then rusqlite has freed the hooks that are told of it.
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
 }
 
 /// The hooks of one connection.
@@ -83,7 +119,7 @@ pub(super) struct Noticed {
 
 impl Guard {
     /// Puts the hooks on a connection that only this guard's owner uses.
-    pub(super) fn on(connection: &mut Connection) -> rusqlite::Result<Self> {
+    fn on(connection: &mut Connection) -> rusqlite::Result<Self> {
         let state = State { mode: Mode::Own, limit: None, broken: false, interrupted: None, denied: None };
         let inner = Inner { own: own_names()?, state: Mutex::new(state), closing: AtomicBool::new(false) };
         let guard = Self(Arc::new(inner));
@@ -145,6 +181,10 @@ impl Guard {
         use AuthAction::*;
         match context.action {
             Select | Read { .. } | Function { .. } | Recursive => None,
+            // The first thing that a CREATE or DROP is about.
+            Insert { table_name: "sqlite_master" } | Delete { table_name: "sqlite_master" } => {
+                self.ddl(mode, &[])
+            }
             Insert { table_name } | Update { table_name, .. } | Delete { table_name } => {
                 self.is_own(mode, table_name).then(|| format!("the table {table_name} is the ledger's own"))
             }

@@ -3,7 +3,6 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -13,7 +12,7 @@ use super::{
     errors::{RowError, ledger_error, refusal},
     files::Identity,
     finish::finish,
-    guard::Guard,
+    guard::Guarded,
     owners::{Owners, lock_file},
     prune,
 };
@@ -88,11 +87,10 @@ enum Abort {
 }
 
 pub(super) struct Writer {
-    pub(super) connection: Connection,
+    pub(super) connection: Guarded,
     pub(super) path: PathBuf,
     pub(super) owners: Owners,
     pub(super) identity: Identity,
-    pub(super) guard: Guard,
 }
 
 impl Writer {
@@ -189,7 +187,8 @@ impl Writer {
                     break Applied::Postponed;
                 }
                 let refused = |why| Applied::Unrun(Claim::Refused(why));
-                let work = || apply(batch, &self.guard, &call.owner, request, (job, index), call.now);
+                let work =
+                    || apply(batch, self.connection.guard(), &call.owner, request, (job, index), call.now);
                 let failure = match (self.row(batch, rung, refused, work), rung) {
                     // Refused at its commit, it may be the run's doing; without the run it is not.
                     (Ok(Applied::Unrun(Claim::Refused(error))), Rung::Alone)
@@ -229,7 +228,7 @@ impl Writer {
             Rung::Alone => ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"),
         };
         self.sql(begin)?;
-        let result = work().and_then(|done| Ok(self.cached(end).map(|()| done)?));
+        let result = work().and_then(|done| Ok(self.execute(end).map(|()| done)?));
         let error = match result {
             Ok(done) => return Ok(done),
             Err(error) => error,
@@ -268,18 +267,19 @@ impl Writer {
     }
 
     fn sql(&self, sql: &str) -> Result<(), Abort> {
-        self.cached(sql).map_err(|e| self.abort(e.into()))
+        self.execute(sql).map_err(|e| self.abort(e.into()))
     }
 
-    fn cached(&self, sql: &str) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    /// Not from the cache: a handler with the same text would find such a statement there, allowed.
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.execute_batch(sql)
     }
 
     /// Some errors have already ended the transaction.
     fn roll_back(&self) {
         if !self.connection.is_autocommit() {
             // If even this fails, the next BEGIN says so.
-            let _ = self.cached("ROLLBACK");
+            let _ = self.execute("ROLLBACK");
         }
     }
 }
