@@ -49,7 +49,7 @@ pub use self::{
 use self::{
     errors::ledger_error,
     files::Identity,
-    guard::{Guard, Guarded},
+    guard::Guard,
     owners::{Owners, lock_file},
     writer::{Call, Op, Reply, Writer},
 };
@@ -103,15 +103,15 @@ impl SqliteLedger {
     /// One sentence saying which file, what is wrong and what to do. A file that is not a sound ledger of a
     /// known version is left as it is.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, LedgerError> {
-        let (connection, path) = open::open(path.as_ref(), &options)?;
-        let connection = Guarded::new(connection).map_err(|e| ledger_error(&path, &e))?;
-        let guard = connection.guard().clone();
+        let (mut connection, path) = open::open(path.as_ref(), &options)?;
+        let guard = Guard::on(&mut connection).map_err(|e| ledger_error(&path, &e))?;
         let owners = Owners::of(&path);
         let identity = Identity::of(&path).map_err(|e| {
             LedgerError::transient(format!("cannot find the files of {}: {e}", path.display()))
         })?;
         let (queue, ops) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer { connection, path: path.clone(), owners: owners.clone(), identity };
+        let writer =
+            Writer { connection, path: path.clone(), owners: owners.clone(), identity, guard: guard.clone() };
         let writer = thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || writer.run(ops))
@@ -130,12 +130,12 @@ impl SqliteLedger {
         &self,
         work: impl FnOnce(&Connection, &Guard) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        let connection = self.reader.connect().map_err(|e| self.error(&e))?;
+        let mut connection = self.reader.connect().map_err(|e| self.error(&e))?;
         connection
             .execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON;")
             .map_err(|e| self.error(&e))?;
-        let connection = Guarded::new(connection).map_err(|e| self.error(&e))?;
-        work(&connection, connection.guard())
+        let guard = Guard::on(&mut connection).map_err(|e| self.error(&e))?;
+        work(&connection, &guard)
     }
 
     fn error(&self, error: &rusqlite::Error) -> LedgerError {

@@ -3,6 +3,7 @@
 mod damage;
 mod effects;
 mod files;
+mod guarded;
 mod opening;
 mod others;
 mod processes;

@@ -99,7 +99,8 @@ fn run(
         catch_unwind(AssertUnwindSafe(|| job.handler.handle(connection, &attempt)))
             .unwrap_or_else(|_| Err(HandlerError::Retry("the handler panicked".to_owned())))
     });
-    let broken = noticed.broken || connection.is_autocommit();
+    // A run cannot commit or begin a transaction; SQLite may have rolled this one back.
+    let broken = connection.is_autocommit();
     match failure(result, noticed)? {
         Some(failure) if broken => Err(RowError::Broken(failure)),
         None if broken => {

@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashSet,
-    ops::Deref,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -34,41 +33,6 @@ pub(super) enum Mode {
     Schema,
 }
 
-/// A connection with its hooks.
-#[derive(Debug)]
-pub(super) struct Guarded {
-    connection: Connection,
-    guard: Guard,
-}
-
-impl Guarded {
-    pub(super) fn new(mut connection: Connection) -> rusqlite::Result<Self> {
-        let guard = Guard::on(&mut connection)?;
-        Ok(Self { connection, guard })
-    }
-
-    pub(super) fn guard(&self) -> &Guard {
-        &self.guard
-    }
-}
-
-impl Deref for Guarded {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        &self.connection
-    }
-}
-
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        // Closing rolls back as well, but by then rusqlite has freed the hooks that are told of it.
-        if !self.connection.is_autocommit() {
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
-    }
-}
-
 /// The hooks of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Guard(Arc<Inner>);
@@ -86,8 +50,6 @@ struct Inner {
 struct State {
     mode: Mode,
     limit: Option<Limit>,
-    /// The transaction around the run has ended: by the run's SQL, or because SQLite rolled it back.
-    broken: bool,
     interrupted: Option<Interrupted>,
     denied: Option<String>,
 }
@@ -111,7 +73,6 @@ pub(super) enum Interrupted {
 /// What was noticed during a run.
 #[derive(Debug, Default)]
 pub(super) struct Noticed {
-    pub(super) broken: bool,
     pub(super) interrupted: Option<Interrupted>,
     /// Why a statement was not allowed, if one was not.
     pub(super) denied: Option<String>,
@@ -119,8 +80,8 @@ pub(super) struct Noticed {
 
 impl Guard {
     /// Puts the hooks on a connection that only this guard's owner uses.
-    fn on(connection: &mut Connection) -> rusqlite::Result<Self> {
-        let state = State { mode: Mode::Own, limit: None, broken: false, interrupted: None, denied: None };
+    pub(super) fn on(connection: &mut Connection) -> rusqlite::Result<Self> {
+        let state = State { mode: Mode::Own, limit: None, interrupted: None, denied: None };
         let inner = Inner { own: own_names()?, state: Mutex::new(state), closing: AtomicBool::new(false) };
         let guard = Self(Arc::new(inner));
         let hook = guard.clone();
@@ -128,11 +89,7 @@ impl Guard {
         let hook = guard.clone();
         connection.progress_handler(INSTRUCTIONS, Some(move || hook.interrupts()))?;
         let hook = guard.clone();
-        connection.commit_hook(Some(move || hook.note_end()))?;
-        let hook = guard.clone();
-        connection.rollback_hook(Some(move || {
-            hook.note_end();
-        }))?;
+        connection.commit_hook(Some(move || hook.forbids_commit()))?;
         Ok(guard)
     }
 
@@ -143,14 +100,14 @@ impl Guard {
         limit: Option<Limit>,
         work: impl FnOnce() -> T,
     ) -> (T, Noticed) {
-        *self.state() = State { mode, limit, broken: false, interrupted: None, denied: None };
+        *self.state() = State { mode, limit, interrupted: None, denied: None };
         // `work` does not panic: the caller has caught that.
         let result = work();
         let mut state = self.state();
         state.mode = Mode::Own;
         state.limit = None;
         let denied = state.denied.take();
-        (result, Noticed { broken: state.broken, interrupted: state.interrupted, denied })
+        (result, Noticed { interrupted: state.interrupted, denied })
     }
 
     /// The run under way, and all that follow, are interrupted: nobody waits for them any more.
@@ -244,12 +201,10 @@ impl Guard {
         true
     }
 
-    /// A transaction ends. Amid a run that is not meant to be, and a commit becomes a rollback.
-    fn note_end(&self) -> bool {
-        let mut state = self.state();
-        let amid = state.mode == Mode::Run;
-        state.broken |= amid;
-        amid
+    /// Amid a run a commit becomes a rollback: also where SQLite has rolled the transaction back, and
+    /// the run goes on with statements that would be transactions of their own.
+    fn forbids_commit(&self) -> bool {
+        self.state().mode == Mode::Run
     }
 }
 

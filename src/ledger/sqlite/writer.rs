@@ -3,6 +3,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
     errors::{RowError, ledger_error, refusal},
     files::Identity,
     finish::finish,
-    guard::Guarded,
+    guard::Guard,
     owners::{Owners, lock_file},
     prune,
 };
@@ -87,7 +88,8 @@ enum Abort {
 }
 
 pub(super) struct Writer {
-    pub(super) connection: Guarded,
+    pub(super) connection: Connection,
+    pub(super) guard: Guard,
     pub(super) path: PathBuf,
     pub(super) owners: Owners,
     pub(super) identity: Identity,
@@ -187,8 +189,7 @@ impl Writer {
                     break Applied::Postponed;
                 }
                 let refused = |why| Applied::Unrun(Claim::Refused(why));
-                let work =
-                    || apply(batch, self.connection.guard(), &call.owner, request, (job, index), call.now);
+                let work = || apply(batch, &self.guard, &call.owner, request, (job, index), call.now);
                 let failure = match (self.row(batch, rung, refused, work), rung) {
                     // Refused at its commit, it may be the run's doing; without the run it is not.
                     (Ok(Applied::Unrun(Claim::Refused(error))), Rung::Alone)

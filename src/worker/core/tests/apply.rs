@@ -187,3 +187,30 @@ fn a_drain_sees_the_commit_and_returns_the_rest() {
     assert_eq!(settled(&bench.feed(recorded(&groups[2..3]))), [(3, Settlement::Return)]);
     assert!(bench.core.is_drained());
 }
+
+#[test]
+fn as_many_are_asked_for_as_there_are_slots_whatever_the_answers() {
+    let mut bench = bench(|policy| policy.concurrency = 2);
+    let names: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+    let messages: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let mut groups = applies(&bench.deliver(&messages));
+    for answers in [
+        vec![failed(1), failed(1)],
+        vec![Applied::Done(ticket(1)), Applied::Unrun(Claim::Duplicate)],
+        vec![Applied::Unrun(claimed(3)), failed(1)],
+    ] {
+        assert_eq!(groups.len(), 2);
+        groups = applies(&bench.feed(answer(&groups, answers)));
+    }
+    assert_eq!(groups.len(), 2);
+}
+
+#[test]
+fn a_claim_that_could_have_run_is_given_back_and_asked_for_anew() {
+    let mut bench = bench(|_| {});
+    let groups = applies(&bench.deliver(&[("a", "")]));
+    let commands = bench.feed(answer(&groups, vec![Applied::Unrun(claimed(1))]));
+    assert!(runs(&commands).is_empty(), "there is no run outside the ledger");
+    assert_eq!(finishes(&commands), [(Ending::Released, 0)]);
+    assert_eq!(applies(&bench.feed(recorded(&groups))), groups);
+}
