@@ -21,13 +21,14 @@ use tracing::{info, warn};
 
 use crate::{
     broker::{BrokerError, Outlet, PublishError, Session, Source},
-    handler::{Handler, Verdict, Work},
+    handler::{Verdict, Work},
     ledger::{Ledger, LedgerError, Owner, unix_millis},
     message::SessionId,
 };
 
 use super::{
     core::{Command, Core, Event, GroupId, Letter, Run},
+    handling::Handling,
     letter,
     outage::Outage,
     outcome::Counts,
@@ -37,7 +38,7 @@ use super::{
 /// One worker: a queue, a handler, and where it remembers.
 pub struct Worker {
     pub policy: Arc<Policy>,
-    pub handler: Arc<dyn Handler>,
+    pub handler: Handling,
     pub ledger: Arc<dyn Ledger>,
     pub source: Arc<Source>,
     /// On a connection of its own, which a memory alarm may block without blocking acks.
@@ -127,9 +128,8 @@ struct Driver {
 impl Driver {
     fn new(worker: Worker, owner: Owner) -> Self {
         let policy = worker.policy.clone();
-        let slots = if worker.handler.waits() { policy.concurrency } else { usize::from(policy.prefetch) };
         let mut driver = Self {
-            core: Core::new(policy, slots, fastrand::u64(..), Instant::now()),
+            core: worker.handler.core(policy),
             worker,
             owner,
             session: None,
@@ -212,6 +212,12 @@ impl Driver {
                 let finished = ledger.finish(&self.owner, finishes, unix_millis());
                 self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
             }
+            Command::Apply(groups, requests) => {
+                if let Handling::Transactional(effects) = &self.worker.handler {
+                    let applied = effects.apply(&self.owner, requests, unix_millis());
+                    self.work.push(applied.map(|result| Event::Applied(groups, result)).boxed());
+                }
+            }
             Command::Run(group, run) => self.start(group, run),
             Command::Settle(settlements) => {
                 if let Some(session) = &mut self.session {
@@ -236,6 +242,7 @@ impl Driver {
     }
 
     fn start(&mut self, group: GroupId, run: Run) {
+        let Handling::Claimed(handler) = &self.worker.handler else { return };
         let work = Work {
             message: run.message,
             key: run.key,
@@ -246,7 +253,6 @@ impl Driver {
             stop: self.stop_runs.subscribe(),
         };
         // Called here, not in the task, so that handlers see messages in the order of their claims.
-        let handler = &self.worker.handler;
         let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
         let mut run = match run {
             Ok(run) => run,
@@ -343,6 +349,7 @@ impl Driver {
             warn!(queue, "gave up waiting; what is not settled goes back to the queue");
             return false;
         }
+        self.worker.handler.stop();
         if !self.runs.is_empty() {
             warn!(
                 queue,
