@@ -150,9 +150,7 @@ impl Driver {
     /// The loop: each turn waits for one thing, takes in all that is ready, and carries out what follows.
     async fn turn(&mut self, stop: &mut watch::Receiver<Stop>) -> Result<(), WorkerError> {
         loop {
-            for command in self.core.submit() {
-                self.carry_out(command)?;
-            }
+            self.carry_out_all()?;
             let counts = self.core.counts();
             self.worker.counts.send_if_modified(|told| std::mem::replace(told, counts) != counts);
             if self.core.is_drained() {
@@ -198,6 +196,19 @@ impl Driver {
         // A run catches its handler's panic, and nobody aborts runs, so there is always a result.
         if let Ok((group, verdict)) = ran {
             self.take(Event::Ran(group, verdict));
+        }
+    }
+
+    /// Until nothing is left: a run that ends at once is an event by itself, which nobody would wait for.
+    fn carry_out_all(&mut self) -> Result<(), WorkerError> {
+        loop {
+            let commands = self.core.submit();
+            if commands.is_empty() {
+                return Ok(());
+            }
+            for command in commands {
+                self.carry_out(command)?;
+            }
         }
     }
 
