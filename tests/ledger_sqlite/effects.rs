@@ -127,7 +127,7 @@ async fn a_failing_run_is_undone_alone_and_is_no_duplicate() {
 
         // Finished as failed, it comes again as its second attempt.
         let Applied::Failed { ticket, .. } = &answers[1] else { panic!("{answers:?}") };
-        let failed = Ending::Failed { error: "e".into(), parked: false };
+        let failed = Ending::Failed { error: "e".into(), parked: false, next_after: None };
         finish(&ledger, &owner, "b", ticket, failed).await.unwrap();
         let answers = apply_all(&effects, &owner, &["b"]).await.unwrap();
         assert!(matches!(&answers[0], Applied::Failed { ticket, .. } if ticket.attempt == 2), "{answers:?}");
@@ -200,7 +200,8 @@ async fn a_claim_beyond_the_policy_is_made_and_not_run() {
     let answers = effects.apply(&owner, vec![asked.clone()], unix_millis()).await.unwrap();
     let Applied::Unrun(Claim::Claimed(ticket)) = &answers[0] else { panic!("{answers:?}") };
     assert!((ticket.attempt, ticket.interrupted) == (2, true));
-    let released = vec![finish_of("a", ticket, Ending::Failed { error: "e".into(), parked: false })];
+    let released =
+        vec![finish_of("a", ticket, Ending::Failed { error: "e".into(), parked: false, next_after: None })];
     ledger.finish(&owner, released, unix_millis()).await.unwrap();
     asked.attempts_max = 2;
     let answers = effects.apply(&owner, vec![asked], unix_millis()).await.unwrap();

@@ -143,7 +143,8 @@ async fn a_table_that_is_dropped_is_not_the_messages_failure() {
     };
     assert_eq!(error, "statement 2 (line 2): no such table: t");
     assert_eq!(effects.probe().await, Err(error.clone()));
-    let release = crate::setup::finish_of("b", ticket, ackonce::ledger::Ending::Released);
+    let release =
+        crate::setup::finish_of("b", ticket, ackonce::ledger::Ending::Released { interrupted: false });
     ledger.finish(&owner, vec![release], unix_millis()).await.unwrap();
     place.sql("ALTER TABLE elsewhere RENAME TO t");
     assert_eq!(effects.probe().await, Ok(()));
