@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use lapin::{
     Channel, Consumer,
-    options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
+    options::{BasicCancelOptions, BasicConsumeOptions, BasicGetOptions, BasicNackOptions, BasicQosOptions},
     types::FieldTable,
 };
 use tokio::{
@@ -46,6 +46,12 @@ const WINDOW_BYTES: usize = 32 << 20;
 const IDLE: Duration = Duration::from_millis(100);
 /// So often in a row, although there is.
 const IDLE_MAX: u32 = 100;
+/// A quorum queue's channel keeps what exceeds 32 settlements under way to itself, and forgets it when
+/// it is closed. A get is answered when all that was sent before has been applied; then the channel sends
+/// the rest, which the next get is behind. One to spare.
+const BARRIER_GETS: u32 = 3;
+/// So many frames of returns are under way at once, for the same reason.
+const RETURNS_UNDER_WAY: usize = 30;
 /// For the broker to have what was returned back in its queue.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
 const RETURN_POLL: Duration = Duration::from_millis(10);
@@ -151,22 +157,41 @@ impl DeadLetters {
     ///
     /// If not everything is known to be removed that was taken. All the rest is back in any case.
     pub async fn close(self) -> Result<u64, BrokerError> {
-        let Self { connection, channel, queue, limit, held, settlements, settler, .. } = self;
+        let Self { connection, channel, queue, limit, mut held, settlements, settler, .. } = self;
         drop(settlements);
         match timeout(CLOSE_TIMEOUT, settler).await {
             Ok(Ok(result)) => result?,
             Ok(Err(_)) | Err(_) => return Err(BrokerError::new(Kind::Lost, "acknowledging has ended")),
         }
-        // A classic queue takes all at once.
-        let tags = if limit == ReturnLimit::None { held.last().into_iter().collect() } else { held.ends() };
-        for tag in tags {
-            bounded(channel.basic_nack(tag, BasicNackOptions { multiple: true, requeue: true })).await?;
-        }
-        // The broker has read everything before once it answers this.
-        bounded(channel.close(200, "OK".into())).await?;
-        let left = ready_again(&connection, &queue, held.count()).await;
+        let left = if limit == ReturnLimit::None {
+            give_back(&channel, held.last().into_iter()).await?;
+            bounded(channel.close(200, "OK".into())).await?;
+            ready_again(&connection, &queue, held.count()).await?
+        } else {
+            let is_any_taken = self.handed_over > held.count();
+            if is_any_taken {
+                held.extend(barrier(&channel, &queue).await?);
+            }
+            let mut back = held.ends();
+            let (mut left, mut others) = (None, false);
+            while !back.is_empty() {
+                let group: Vec<_> = back.drain(..back.len().min(RETURNS_UNDER_WAY)).collect();
+                let until = *group.last().unwrap_or(&0);
+                give_back(&channel, group.into_iter()).await?;
+                // Somebody else takes them as soon as they are back: then there is nothing to wait for.
+                let expected = if others { 0 } else { held.count_to(until) };
+                let ready = ready_again(&connection, &queue, expected).await?;
+                others |= ready < expected;
+                left = Some(ready);
+            }
+            bounded(channel.close(200, "OK".into())).await?;
+            match left {
+                Some(left) => left,
+                None => ready_again(&connection, &queue, 0).await?,
+            }
+        };
         connection.close(CLOSE_TIMEOUT).await;
-        left
+        Ok(left)
     }
 
     /// One window, through a consumer of its own. Its tag sorts after the earlier ones: by their tags'
@@ -229,6 +254,26 @@ impl DeadLetters {
         }
         Ok(())
     }
+}
+
+/// Returns what is unacked up to each of these tags.
+async fn give_back(channel: &Channel, tags: impl Iterator<Item = u64>) -> Result<(), BrokerError> {
+    for tag in tags {
+        bounded(channel.basic_nack(tag, BasicNackOptions { multiple: true, requeue: true })).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the queue has applied everything before: see [`BARRIER_GETS`]. Returns the tags of
+/// messages that it was handed for that.
+async fn barrier(channel: &Channel, queue: &str) -> Result<Vec<u64>, BrokerError> {
+    let mut tags = Vec::new();
+    for _ in 0..BARRIER_GETS {
+        let queue = convert::short(queue, "the queue's name")?;
+        let got = bounded(channel.basic_get(queue, BasicGetOptions { no_ack: false })).await?;
+        tags.extend(got.map(|message| message.delivery.delivery_tag));
+    }
+    Ok(tags)
 }
 
 fn missing(queue: &str) -> BrokerError {

@@ -13,6 +13,10 @@ impl Held {
         self.0[index] |= bit;
     }
 
+    pub(super) fn extend(&mut self, tags: Vec<u64>) {
+        tags.into_iter().for_each(|tag| self.add(tag));
+    }
+
     pub(super) fn remove(&mut self, tag: u64) {
         let (index, bit) = Self::place(tag);
         if let Some(part) = self.0.get_mut(index) {
@@ -22,6 +26,12 @@ impl Held {
 
     pub(super) fn count(&self) -> u64 {
         self.0.iter().map(|part| u64::from(part.count_ones())).sum()
+    }
+
+    /// The same up to the end of the 32 that this tag is one of.
+    pub(super) fn count_to(&self, tag: u64) -> u64 {
+        let (index, _) = Self::place(tag);
+        self.0.iter().take(index + 1).map(|part| u64::from(part.count_ones())).sum()
     }
 
     /// The last tag of each 32 that holds any: RabbitMQ 3.10 mixes up what more of a quorum queue is
