@@ -27,7 +27,7 @@ use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 pub(crate) use self::retry::for_people;
 pub use self::{
     broker::BrokerConfig,
-    handler::{ExecConfig, HandlerConfig, HttpConfig, PipeConfig},
+    handler::{ExecConfig, HandlerConfig, HttpConfig, PipeConfig, SqlConfig},
     ledger::{LedgerConfig, LedgerUrl},
     problem::{Problem, Problems},
     secret::{BrokerUrl, Secret, SecretPairs, without_credentials},

@@ -1,6 +1,7 @@
 //! Handlers: what the user wants done with each message, once. The contract, and the kinds.
 
 pub mod exec;
+mod function;
 pub mod http;
 pub mod log;
 mod output;
@@ -10,6 +11,7 @@ pub mod program;
 
 use std::{sync::Arc, time::Duration};
 
+pub use function::{Function, function};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 

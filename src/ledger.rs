@@ -13,6 +13,7 @@
 //!
 //! An operator may further forget any row, or change it (see [`Change`]), unless its claim is alive.
 
+pub mod effects;
 pub mod history;
 pub mod memory;
 pub mod prune;
@@ -23,6 +24,7 @@ use std::{any::Any, fmt, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use serde::Serialize;
 
+pub use self::effects::{Applied, Apply, Effects, Failure};
 pub use self::history::FailedAttempt;
 use crate::key::{Fingerprint, Key};
 

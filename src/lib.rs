@@ -1,5 +1,32 @@
 //! ackonce: run a handler once per RabbitMQ message.
 //!
+//! As a program, `ackonce run`; as a library, a [`Worker`] with a handler of your own:
+//!
+//! - [`handler::function`] makes one from an async closure. The ledger remembers that it ran to success; a
+//!   crash just then runs it again (`examples/handler.rs`).
+//! - [`ledger::sqlite::TransactionHandler`] writes through the ledger's own transaction: exactly once
+//!   (`examples/transaction.rs`).
+//!
+//! ```no_run
+//! use std::{sync::Arc, time::Duration};
+//! use ackonce::{Stop, Worker, ledger::sqlite::{Attempt, Connection, HandlerError, SqliteLedger, SqliteOptions}};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let ledger = Arc::new(SqliteLedger::open("ackonce.db", SqliteOptions::default())?);
+//! ledger.set_up("CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, body BLOB)")?;
+//! let store = |transaction: &Connection, attempt: &Attempt<'_>| -> Result<(), HandlerError> {
+//!     transaction.execute("INSERT INTO orders VALUES (?1, ?2)", (attempt.key.as_str(), &attempt.message.body))?;
+//!     Ok(())
+//! };
+//! let effects = ledger.effects(store, Duration::from_secs(30));
+//! let (stop, stopped) = tokio::sync::watch::channel(Stop::No);
+//! // `stop.send(Stop::Drain)` from elsewhere ends it.
+//! Worker::transactional("amqp://127.0.0.1:5672", "orders", effects)?.run(stopped).await?;
+//! # drop(stop);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # The map
 //!
 //! Arrows point one way: `main → cli → worker → {broker, ledger, handler} → {key, message}`.
@@ -24,3 +51,6 @@ pub mod key;
 pub mod ledger;
 pub mod message;
 pub mod worker;
+
+pub use handler::{Handler, Verdict, Work};
+pub use worker::{Stop, Worker, WorkerError};

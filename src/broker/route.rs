@@ -5,12 +5,17 @@
 //! (RabbitMQ's "inequivalent arg"); so asking again and again, each time with what was learnt, ends
 //! with all of them. Nothing is changed by that. What a policy sets stays unseen.
 
+use std::time::Duration;
+
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use tokio::time::timeout;
 
 use crate::message::{Table, Value};
 
 use super::{BrokerError, Connection, Declare, Kind, Session, Source, convert::short, topology};
 
+/// For all questions behind a warning, which the first deliveries wait for.
+const ADVICE_TIMEOUT: Duration = Duration::from_secs(5);
 /// More arguments than RabbitMQ knows.
 const ROUNDS_MAX: usize = 32;
 
@@ -66,7 +71,8 @@ impl Source {
             return None;
         }
         // Only advice: what is wrong with the connection, the session reports.
-        why_dropped(&session.connection, &self.queue).await.unwrap_or(None)
+        let looked = timeout(ADVICE_TIMEOUT, why_dropped(&session.connection, &self.queue)).await;
+        looked.map_or(None, |looked| looked.unwrap_or(None))
     }
 }
 

@@ -83,6 +83,12 @@ pub struct RunArgs {
     /// File whose secret signs requests as Standard Webhooks [env: ACKONCE_HTTP_SIGNATURE_SECRET_FILE]
     #[arg(long, value_name = "FILE", help_heading = "Worker")]
     http_signature_secret_file: Option<String>,
+    /// Handler: a file of SQL statements, run once per message in the ledger's own transaction [env: ACKONCE_SQL]
+    #[arg(long, value_name = "FILE", help_heading = "Worker")]
+    sql: Option<String>,
+    /// Schema for --sql: run at each start, so write IF NOT EXISTS [env: ACKONCE_SQL_SCHEMA]
+    #[arg(long, value_name = "FILE", help_heading = "Worker")]
+    sql_schema: Option<String>,
     /// Handler: log each message [env: ACKONCE_LOG=true]
     #[arg(long, help_heading = "Worker")]
     log: bool,
@@ -191,6 +197,8 @@ impl RunArgs {
             ("http-header", &self.http_header),
             ("http-bearer-token-file", self.http_bearer_token_file.as_slice()),
             ("http-signature-secret-file", self.http_signature_secret_file.as_slice()),
+            ("sql", self.sql.as_slice()),
+            ("sql-schema", self.sql_schema.as_slice()),
             ("log", log),
             ("key", &self.key),
             ("scope", self.scope.as_slice()),
@@ -243,6 +251,7 @@ fn log_effective(config: &Config, worker: &WorkerConfig) {
     let handler = match &worker.handler {
         HandlerConfig::Log => "log".to_owned(),
         HandlerConfig::Http(http) => format!("http {}", handler::http::shown(http.url.expose())),
+        HandlerConfig::Sql(sql) => format!("sql {}", sql.file.display()),
         HandlerConfig::Exec(exec) => format!("exec {} ({} arguments)", exec.program, exec.args.len()),
         HandlerConfig::Pipe(pipe) => {
             format!("pipe {} ({} arguments), {} children", pipe.program, pipe.args.len(), pipe.children)

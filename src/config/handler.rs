@@ -2,10 +2,12 @@
 
 mod http;
 mod pipe;
+mod sql;
 
 use std::time::Duration;
 
 pub use http::HttpConfig;
+pub use sql::SqlConfig;
 
 use super::section::{Given, Section};
 use crate::handler::exec::ExitCodes;
@@ -19,6 +21,7 @@ pub enum HandlerConfig {
     Exec(ExecConfig),
     Pipe(PipeConfig),
     Http(HttpConfig),
+    Sql(SqlConfig),
 }
 
 /// A program run once per message.
@@ -58,9 +61,12 @@ pub(super) fn read(
         worker.remove(key);
     }
     http::know(worker);
+    sql::know(worker);
     match handlers.len() {
         0 => {
-            worker.problem_here("no handler: give exec = [\"PROGRAM\", …], http = \"URL\" or log = true");
+            worker.problem_here(
+                "no handler: give exec = [\"PROGRAM\", …], http = \"URL\", sql = \"FILE\" or log = true",
+            );
             None
         }
         1 => handlers.into_iter().next().flatten(),
@@ -104,10 +110,11 @@ fn read_kind(
         }
         "pipe" => Some(pipe::read(worker, timeout, kill_grace, concurrency).map(HandlerConfig::Pipe)),
         "http" => Some(http::read(worker, timeout).map(HandlerConfig::Http)),
+        "sql" => Some(sql::read(worker, timeout).map(HandlerConfig::Sql)),
         _ => {
             worker.remove(kind);
             worker.problem_here(&format!(
-                "{kind} handlers are not available in this version: use exec, http or log"
+                "{kind} handlers are not available in this version: use exec, http, sql or log"
             ));
             Some(None)
         }

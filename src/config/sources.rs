@@ -114,6 +114,9 @@ fn lay_over_worker(worker: &mut Section, retry: &mut Section, (twin, setting): O
         if twin.key != "http" {
             handler::HTTP_KEYS.into_iter().for_each(|key| worker.remove(key));
         }
+        if twin.key != "sql" {
+            worker.remove("sql_schema");
+        }
     }
     let section = if twin.at == At::Retry { retry } else { worker };
     section.set(twin.key, setting);

@@ -63,6 +63,8 @@ pub(super) const TWINS: &[Twin] = &[
         At::Worker,
         "http_signature_secret_file",
     ),
+    twin("sql", "ACKONCE_SQL", At::Worker, "sql"),
+    twin("sql-schema", "ACKONCE_SQL_SCHEMA", At::Worker, "sql_schema"),
     twin("log", "ACKONCE_LOG", At::Worker, "log"),
     twin("key", "ACKONCE_KEY", At::Worker, "key"),
     twin("scope", "ACKONCE_SCOPE", At::Worker, "scope"),

@@ -3,25 +3,32 @@
 //! - `open`, `create`, `migrate`: which files are taken for a ledger, and how they are made.
 //! - `writer`: the thread that owns the connection; `batch`: what the rows of a transaction share.
 //! - `claim`, `finish`, `failures`, `change`, `prune`: one row's, or one step's, work in SQL.
+//! - `effects`: handlers that write through the ledger's transaction; `apply`: one message's way through it;
+//!   `guard`: what their SQL may do; `script`, `split`: a file of statements as such a handler.
 //! - `owners`: who is alive; `files`: whether the ledger's files are still in their place; `log`: how
 //!   long its log has grown.
 //! - `read`, `compact`: looking into a ledger and making its file smaller, also from another process.
 
+mod apply;
 mod batch;
 mod change;
 mod claim;
 mod compact;
 mod create;
+mod effects;
 mod errors;
 mod failures;
 mod files;
 mod finish;
+mod guard;
 mod log;
 mod migrate;
 mod open;
 mod owners;
 mod prune;
 mod read;
+mod script;
+mod split;
 mod writer;
 
 use std::{
@@ -36,12 +43,19 @@ use tokio::{
     task,
 };
 
+/// What a [`TransactionHandler`] writes through, and the library it comes from.
+pub use rusqlite::{self, Connection};
+
 pub use self::{
     compact::{Compacted, Compactor},
+    effects::{Attempt, HandlerError, SqliteEffects, TransactionHandler},
     read::SqliteReader,
+    script::Script,
 };
 use self::{
+    errors::ledger_error,
     files::Identity,
+    guard::Guard,
     log::LogWatch,
     owners::{Owners, lock_file},
     writer::{Call, Op, Reply, Writer},
@@ -65,6 +79,7 @@ pub struct SqliteLedger {
     /// `None` only while being dropped.
     queue: Option<mpsc::Sender<Op>>,
     writer: Option<JoinHandle<()>>,
+    guard: Guard,
 }
 
 /// How to open a [`SqliteLedger`].
@@ -95,25 +110,50 @@ impl SqliteLedger {
     /// One sentence saying which file, what is wrong and what to do. A file that is not a sound ledger of a
     /// known version is left as it is.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, LedgerError> {
-        let (connection, path) = open::open(path.as_ref(), &options)?;
+        let (mut connection, path) = open::open(path.as_ref(), &options)?;
+        let guard = Guard::on(&mut connection).map_err(|e| ledger_error(&path, &e))?;
         let owners = Owners::of(&path);
         let identity = Identity::of(&path).map_err(|e| {
             LedgerError::transient(format!("cannot find the files of {}: {e}", path.display()))
         })?;
         let (queue, ops) = mpsc::channel(QUEUE_MAX);
         let log = LogWatch::new(&path, options.log_bytes_max.into());
-        let writer = Writer { connection, path: path.clone(), owners: owners.clone(), identity, log };
+        let writer = Writer {
+            connection,
+            path: path.clone(),
+            owners: owners.clone(),
+            identity,
+            guard: guard.clone(),
+            log,
+        };
         let writer = thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || writer.run(ops))
             .map_err(|e| LedgerError::transient(format!("cannot start the ledger's thread: {e}")))?;
         let reader = SqliteReader::at(path.clone(), options.busy_timeout);
-        Ok(Self { path, owners, reader, queue: Some(queue), writer: Some(writer) })
+        Ok(Self { path, owners, reader, queue: Some(queue), writer: Some(writer), guard })
     }
 
     /// Where the ledger is, with symbolic links resolved.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A connection of its own, with the guard that user's SQL is under. Blocks.
+    fn with_guard<T>(
+        &self,
+        work: impl FnOnce(&Connection, &Guard) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let mut connection = self.reader.connect().map_err(|e| self.error(&e))?;
+        connection
+            .execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON;")
+            .map_err(|e| self.error(&e))?;
+        let guard = Guard::on(&mut connection).map_err(|e| self.error(&e))?;
+        work(&connection, &guard)
+    }
+
+    fn error(&self, error: &rusqlite::Error) -> LedgerError {
+        ledger_error(&self.path, error)
     }
 
     /// Queues a call at once, so that dropping the future does not take it back.
@@ -141,6 +181,7 @@ impl SqliteLedger {
 
 impl Drop for SqliteLedger {
     fn drop(&mut self) {
+        self.guard.close();
         drop(self.queue.take());
         if let Some(writer) = self.writer.take() {
             // A panic there has been reported by the panic hook, and by every call since.

@@ -5,6 +5,7 @@
 //! commands out and feeds back what came of them; nothing here waits, so the same code runs under a
 //! simulated broker and clock.
 
+mod apply;
 mod drain;
 mod flow;
 mod intake;
@@ -22,7 +23,9 @@ use tracing::{error, info};
 use crate::{
     handler::Verdict,
     key::{Fingerprint, Key},
-    ledger::{Claim, ClaimRequest, Ending, Finish, Finished, LedgerError, Millis, Origin, Ticket},
+    ledger::{
+        Applied, Apply, Claim, ClaimRequest, Ending, Finish, Finished, LedgerError, Millis, Origin, Ticket,
+    },
     message::{Delivery, Message, Receipt, SessionId, Settlement},
 };
 
@@ -43,6 +46,7 @@ pub enum Event {
     SessionEnded,
     Delivered(Vec<Delivery>),
     Claimed(Vec<GroupId>, Result<Vec<Claim>, LedgerError>),
+    Applied(Vec<GroupId>, Result<Vec<Applied>, LedgerError>),
     Ran(GroupId, Verdict),
     Finished(Vec<GroupId>, Result<Vec<Finished>, LedgerError>),
     /// The copy is confirmed by the broker, or why not.
@@ -59,6 +63,8 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Command {
     Claim(Vec<GroupId>, Vec<ClaimRequest>),
+    /// Claim, run and finish in one, for a handler that writes through the ledger.
+    Apply(Vec<GroupId>, Vec<Apply>),
     Run(GroupId, Run),
     Finish(Vec<GroupId>, Vec<Finish>),
     Settle(Vec<(Receipt, Settlement)>),
@@ -113,6 +119,9 @@ pub struct Core {
     next_timer: u64,
     /// Handlers that may still start.
     slots: usize,
+    /// Claims are made together with their runs.
+    applies: bool,
+    /// A batch of claims (or of claims with their runs) is under way.
     claim_open: bool,
     finish_open: bool,
     ledger: Outage,
@@ -154,7 +163,8 @@ struct Group {
 enum Phase {
     /// In the line for a slot → `Claiming`; or returned by a drain.
     Queued,
-    /// → `Running`, `Waiting`, `Publishing`, `Held`, or settled as a duplicate.
+    /// → `Running`, `Waiting`, `Publishing`, `Held`, or settled: as a duplicate, or as handled by
+    /// the claim's own transaction.
     Claiming { copies: usize },
     /// Another process runs it; a timer → `Queued`.
     Waiting,
@@ -206,6 +216,7 @@ impl Core {
             timers: BTreeMap::new(),
             next_timer: 0,
             slots,
+            applies: false,
             claim_open: false,
             finish_open: false,
             ledger: Outage::new(Duration::from_millis(100), Duration::from_secs(5)),
@@ -222,6 +233,13 @@ impl Core {
         }
     }
 
+    /// For a handler that runs inside the ledger's transaction: [`Command::Apply`] takes the place
+    /// of [`Command::Claim`] and [`Command::Run`].
+    pub fn applying(mut self) -> Self {
+        self.applies = true;
+        self
+    }
+
     /// Takes one event in, at the time `now`; what follows is in [`Core::submit`].
     pub fn handle(&mut self, event: Event, now: Instant) {
         self.now = now;
@@ -230,6 +248,7 @@ impl Core {
             Event::SessionEnded => self.session_ended(),
             Event::Delivered(deliveries) => self.delivered(deliveries),
             Event::Claimed(groups, claims) => self.claimed(groups, claims),
+            Event::Applied(groups, answers) => self.applied(groups, answers),
             Event::Ran(group, verdict) => self.ran(group, verdict),
             Event::Finished(groups, results) => self.finished(groups, results),
             Event::Published(group, result) => self.published(group, result),

@@ -25,11 +25,12 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The defaults, for a queue whose name is also the scope.
-    pub fn new(queue: Arc<str>) -> Self {
+    /// The defaults of `ackonce run`, for one queue: keys are message ids, 8 handlers at a time, 64
+    /// deliveries, 5 attempts, dead letters to `<queue>.dead`.
+    pub fn new(queue: &str) -> Self {
         Self {
-            scope: queue.clone(),
-            queue,
+            queue: queue.into(),
+            scope: queue.into(),
             key: KeySpec::default(),
             on_missing_key: OnMissingKey::default(),
             on_mismatch: OnMismatch::default(),

@@ -21,13 +21,14 @@ use tracing::{info, warn};
 
 use crate::{
     broker::{BrokerError, Outlet, PublishError, Session, Source},
-    handler::{Handler, Verdict, Work},
+    handler::{Verdict, Work},
     ledger::{Ledger, LedgerError, Owner, unix_millis},
     message::SessionId,
 };
 
 use super::{
     core::{Command, Core, Event, GroupId, Letter, Run},
+    handling::Handling,
     letter,
     outage::Outage,
     outcome::Counts,
@@ -37,7 +38,7 @@ use super::{
 /// One worker: a queue, a handler, and where it remembers.
 pub struct Worker {
     pub policy: Arc<Policy>,
-    pub handler: Arc<dyn Handler>,
+    pub handler: Handling,
     pub ledger: Arc<dyn Ledger>,
     pub source: Arc<Source>,
     /// On a connection of its own, which a memory alarm may block without blocking acks.
@@ -127,9 +128,8 @@ struct Driver {
 impl Driver {
     fn new(worker: Worker, owner: Owner) -> Self {
         let policy = worker.policy.clone();
-        let slots = if worker.handler.waits() { policy.concurrency } else { usize::from(policy.prefetch) };
         let mut driver = Self {
-            core: Core::new(policy, slots, fastrand::u64(..), Instant::now()),
+            core: worker.handler.core(policy),
             worker,
             owner,
             session: None,
@@ -150,9 +150,7 @@ impl Driver {
     /// The loop: each turn waits for one thing, takes in all that is ready, and carries out what follows.
     async fn turn(&mut self, stop: &mut watch::Receiver<Stop>) -> Result<(), WorkerError> {
         loop {
-            for command in self.core.submit() {
-                self.carry_out(command)?;
-            }
+            self.carry_out_all()?;
             let counts = self.core.counts();
             self.worker.counts.send_if_modified(|told| std::mem::replace(told, counts) != counts);
             if self.core.is_drained() {
@@ -201,6 +199,19 @@ impl Driver {
         }
     }
 
+    /// Until nothing is left: a run that ends at once is an event by itself, which nobody would wait for.
+    fn carry_out_all(&mut self) -> Result<(), WorkerError> {
+        loop {
+            let commands = self.core.submit();
+            if commands.is_empty() {
+                return Ok(());
+            }
+            for command in commands {
+                self.carry_out(command)?;
+            }
+        }
+    }
+
     fn carry_out(&mut self, command: Command) -> Result<(), WorkerError> {
         let ledger = &self.worker.ledger;
         match command {
@@ -211,6 +222,12 @@ impl Driver {
             Command::Finish(groups, finishes) => {
                 let finished = ledger.finish(&self.owner, finishes, unix_millis());
                 self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
+            }
+            Command::Apply(groups, requests) => {
+                if let Handling::Transactional(effects) = &self.worker.handler {
+                    let applied = effects.apply(&self.owner, requests, unix_millis());
+                    self.work.push(applied.map(|result| Event::Applied(groups, result)).boxed());
+                }
             }
             Command::Run(group, run) => self.start(group, run),
             Command::Settle(settlements) => {
@@ -236,6 +253,7 @@ impl Driver {
     }
 
     fn start(&mut self, group: GroupId, run: Run) {
+        let Handling::Claimed(handler) = &self.worker.handler else { return };
         let work = Work {
             message: run.message,
             key: run.key,
@@ -246,7 +264,6 @@ impl Driver {
             stop: self.stop_runs.subscribe(),
         };
         // Called here, not in the task, so that handlers see messages in the order of their claims.
-        let handler = &self.worker.handler;
         let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
         let mut run = match run {
             Ok(run) => run,
@@ -343,6 +360,7 @@ impl Driver {
             warn!(queue, "gave up waiting; what is not settled goes back to the queue");
             return false;
         }
+        self.worker.handler.stop();
         if !self.runs.is_empty() {
             warn!(
                 queue,

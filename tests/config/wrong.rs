@@ -95,7 +95,8 @@ fn each_wrong_value_gives_its_sentence() {
             w("!pipe = [\"a\"]\npipe_framing = \"x\""),
             "pipe_framing = \"x\": expected lines or length_prefixed_uint32_be",
         ),
-        (w("!sql = \"a\""), "sql handlers are not available in this version"),
+        (w("!sql = \"\""), "sql = \"\": expected the name of a file with SQL statements"),
+        (w("!log = true\nsql_schema = \"a\""), "sql_schema is only for sql handlers"),
         (w("retry = 3"), "[[worker]] #1: retry = 3: expected a table of settings"),
         (
             w("retry = { max_attempts = 0 }"),

@@ -10,7 +10,7 @@ const MAY_NAME: [(&str, &[&str]); 8] = [
     ("message", &[]),
     ("key", &["message"]),
     ("handler", &["key", "message", "ledger"]),
-    ("ledger", &["key"]),
+    ("ledger", &["key", "message"]),
     ("broker", &["message"]),
     ("worker", &["broker", "handler", "key", "ledger", "message"]),
     ("config", &["broker", "handler", "key", "worker"]),

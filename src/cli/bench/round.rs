@@ -20,7 +20,7 @@ use crate::{
         sqlite::{SqliteLedger, SqliteOptions},
         unix_millis,
     },
-    worker::{Policy, Stop, Worker, outcome::Counts},
+    worker::{Handling, Policy, Stop, Worker, outcome::Counts},
 };
 
 use super::{
@@ -148,8 +148,7 @@ impl Round<'_> {
     /// A worker as `run` starts it, stopped when all messages are settled.
     async fn full(&self, ledger: Arc<dyn Ledger>) -> Result<(), Failure> {
         let args = self.args;
-        let queue: Arc<str> = self.queue.into();
-        let policy = Policy { prefetch: args.prefetch, ..Policy::new(queue) };
+        let policy = Policy { prefetch: args.prefetch, ..Policy::new(self.queue) };
         let outlet = Outlet::new(
             Publisher::new(self.endpoints.to_vec(), "bench copies", 1),
             Declare::Passive,
@@ -158,7 +157,7 @@ impl Round<'_> {
         let (counts, mut progress) = watch::channel(Counts::default());
         let worker = Worker {
             policy: Arc::new(policy),
-            handler: Arc::new(Nothing),
+            handler: Handling::Claimed(Arc::new(Nothing)),
             ledger,
             source: Arc::new(Source {
                 endpoints: self.endpoints.to_vec(),

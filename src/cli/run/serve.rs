@@ -1,5 +1,7 @@
 //! Builds what a configuration names, and runs it until a signal or until nothing can help.
 
+mod sql;
+
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -26,7 +28,7 @@ use crate::{
         prune::Pruner,
         sqlite::{SqliteLedger, SqliteOptions},
     },
-    worker::{Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
+    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
 };
 
 /// Unconfirmed copies at the same time.
@@ -40,10 +42,12 @@ const PUBLISH_WINDOW: usize = 100;
 /// what ended a worker. The other workers are drained then.
 pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let endpoints = endpoints(&config.broker)?;
-    let handlers = handlers(&config.workers).await?;
+    let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
     let LedgerUrl::Sqlite(path) = &config.ledger.url;
-    let ledger: Arc<dyn Ledger> = Arc::new(open(path.clone()).await?);
+    let ledger = Arc::new(open(path.clone()).await?);
+    let handlers = within(&ledger, prepared).await?;
+    let ledger: Arc<dyn Ledger> = ledger;
 
     let mut workers = JoinSet::new();
     for (worker_config, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
@@ -82,7 +86,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
 }
 
 /// Ends what the handlers keep running: gently, unless the end is to come at once.
-async fn close(handlers: &[Arc<dyn Handler>], stop: &watch::Sender<Stop>) {
+async fn close(handlers: &[Handling], stop: &watch::Sender<Stop>) {
     let mut asked = stop.subscribe();
     tokio::select! {
         biased;
@@ -154,25 +158,45 @@ fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
     Ok(endpoints)
 }
 
+/// A handler before the ledger is open.
+enum Prepared {
+    Claimed(Arc<dyn Handler>),
+    Sql(sql::Files),
+}
+
 /// All handlers, each known to be set up so that it can start; every one that is not is reported.
-async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Arc<dyn Handler>>, Failure> {
-    let mut handlers: Vec<Arc<dyn Handler>> = Vec::new();
+async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Prepared>, Failure> {
+    let mut handlers = Vec::new();
     let mut problems = Vec::new();
     for worker in workers {
-        match handler(&worker.handler) {
-            Ok(handler) => {
-                problems.extend(handler.check().await.err());
-                handlers.push(handler);
-            }
+        let prepared = handler(&worker.handler);
+        if let Ok(Prepared::Claimed(handler)) = &prepared {
+            problems.extend(handler.check().await.err());
+        }
+        match prepared {
+            Ok(prepared) => handlers.push(prepared),
             Err(why) => problems.push(why),
         }
     }
     if problems.is_empty() { Ok(handlers) } else { Err(Failure::usage(problems.join("; "))) }
 }
 
-fn handler(config: &HandlerConfig) -> Result<Arc<dyn Handler>, String> {
-    Ok(match config {
+/// The handlers with the ledger they may write through.
+async fn within(ledger: &Arc<SqliteLedger>, prepared: Vec<Prepared>) -> Result<Vec<Handling>, Failure> {
+    let mut handlers = Vec::new();
+    for prepared in prepared {
+        handlers.push(match prepared {
+            Prepared::Claimed(handler) => Handling::Claimed(handler),
+            Prepared::Sql(files) => Handling::Transactional(Arc::new(files.effects(ledger.clone()).await?)),
+        });
+    }
+    Ok(handlers)
+}
+
+fn handler(config: &HandlerConfig) -> Result<Prepared, String> {
+    let handler: Arc<dyn Handler> = match config {
         HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
+        HandlerConfig::Sql(sql) => return Ok(Prepared::Sql(sql::Files::read(sql)?)),
         HandlerConfig::Exec(exec) => {
             let command: Vec<String> = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
             Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace, exec.exit_codes))
@@ -193,7 +217,8 @@ fn handler(config: &HandlerConfig) -> Result<Arc<dyn Handler>, String> {
             signature_secret_file: http.signature_secret_file.as_deref(),
             timeout: http.timeout,
         })?),
-    })
+    };
+    Ok(Prepared::Claimed(handler))
 }
 
 /// The first SIGTERM (a supervisor's) or SIGINT (a terminal's) asks for a drain, the second for the

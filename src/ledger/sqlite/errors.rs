@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Error, ErrorCode, ffi};
 
-use crate::ledger::{LedgerError, LedgerErrorKind};
+use crate::ledger::{Failure, LedgerError, LedgerErrorKind};
 
 /// Why one row's work ended early.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub(super) enum RowError {
     Sql(Error),
     /// Not about the row: the whole batch fails with it.
     Ledger(LedgerError),
+    /// A run has ended the transaction around it: the batch is tried again without that run.
+    Broken(Failure),
 }
 
 impl From<Error> for RowError {
@@ -87,6 +89,25 @@ pub(super) fn ledger_error(path: &Path, error: &Error) -> LedgerError {
         _ => (LedgerErrorKind::Transient, format!("the ledger {file} failed: {said}")),
     };
     LedgerError { kind, message }
+}
+
+/// Errors of the file, the disk or the lock, which any statement may meet.
+pub(super) fn is_of_the_ledger(error: &Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::ReadOnly
+                | ErrorCode::PermissionDenied
+                | ErrorCode::CannotOpen
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::OutOfMemory
+        )
+    )
 }
 
 pub(super) fn damaged(path: &Path, said: &str) -> String {

@@ -258,7 +258,7 @@ fn configure_writer(
     if let Some(pages) = options.pages_max {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(error)?;
     }
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(256);
     migrate::migrate(connection).map_err(error)
 }
 

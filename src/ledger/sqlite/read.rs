@@ -137,7 +137,7 @@ impl SqliteReader {
         work().map_err(|e| self.error(e))
     }
 
-    fn connect(&self) -> rusqlite::Result<Connection> {
+    pub(super) fn connect(&self) -> rusqlite::Result<Connection> {
         connect(&self.path, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE, self.busy_timeout)
     }
 
@@ -145,6 +145,8 @@ impl SqliteReader {
         match error {
             RowError::Sql(error) => ledger_error(&self.path, &error),
             RowError::Ledger(error) => error,
+            // Nothing runs here.
+            RowError::Broken(_) => LedgerError::transient("the transaction has ended"),
         }
     }
 

@@ -7,16 +7,20 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
+    apply::{Job, apply},
     batch::Batch,
     claim::claim,
     errors::{RowError, ledger_error, refusal},
     files::Identity,
     finish::finish,
+    guard::Guard,
     log::LogWatch,
     owners::{Owners, lock_file},
     prune,
 };
-use crate::ledger::{Claim, ClaimRequest, Finish, Finished, LedgerError, Millis, Prune, Pruned};
+use crate::ledger::{
+    Applied, Apply, Claim, ClaimRequest, Failure, Finish, Finished, LedgerError, Millis, Prune, Pruned,
+};
 
 /// Rows in one transaction, unless a single operation has more.
 const ROWS_MAX: usize = 4096;
@@ -25,6 +29,7 @@ const ROWS_MAX: usize = 4096;
 pub(super) enum Op {
     Claim(Call<ClaimRequest, Claim>),
     Finish(Call<Finish, Finished>),
+    Apply(Call<Apply, Applied>, Job),
     Prune { prune: Prune, now: Millis, answer: Pruned, reply: Reply<Pruned> },
 }
 
@@ -45,6 +50,7 @@ impl Op {
         match self {
             Op::Claim(call) => call.requests.len(),
             Op::Finish(call) => call.requests.len(),
+            Op::Apply(call, _) => call.requests.len(),
             // A step of pruning has a transaction of its own.
             Op::Prune { .. } => ROWS_MAX,
         }
@@ -55,6 +61,7 @@ impl Op {
         match self {
             Op::Claim(call) => drop(call.reply.send(written.map(|()| call.answers))),
             Op::Finish(call) => drop(call.reply.send(written.map(|()| call.answers))),
+            Op::Apply(call, _) => drop(call.reply.send(written.map(|()| call.answers))),
             Op::Prune { answer, reply, .. } => drop(reply.send(written.map(|()| answer))),
         }
     }
@@ -76,11 +83,14 @@ enum Rung {
 enum Abort {
     /// A row was refused: nothing of the batch is written; try the next rung.
     Climb,
+    /// A run has ended the transaction, and is known now: try the same again without it.
+    Again(Failure),
     Failed(LedgerError),
 }
 
 pub(super) struct Writer {
     pub(super) connection: Connection,
+    pub(super) guard: Guard,
     pub(super) path: PathBuf,
     pub(super) owners: Owners,
     pub(super) identity: Identity,
@@ -111,9 +121,15 @@ impl Writer {
 
     fn write(&mut self, ops: &mut [Op]) -> Result<(), LedgerError> {
         for rung in [Rung::Together, Rung::Savepoints, Rung::Alone] {
-            match self.attempt(ops, rung) {
+            // Each time one more run is known, so this ends.
+            let mut tried = self.attempt(ops, rung);
+            while let Err(Abort::Again(_)) = tried {
+                self.roll_back();
+                tried = self.attempt(ops, rung);
+            }
+            match tried {
                 Ok(()) => return self.still_in_place(),
-                Err(Abort::Climb) => self.roll_back(),
+                Err(Abort::Climb | Abort::Again(_)) => self.roll_back(),
                 Err(Abort::Failed(error)) => {
                     self.roll_back();
                     return Err(error);
@@ -149,6 +165,7 @@ impl Writer {
                     };
                     *answers = requests.iter().map(one).collect::<Result<_, _>>()?;
                 }
+                Op::Apply(call, job) => self.apply(&batch, rung, call, job)?,
                 Op::Prune { prune, now, answer, .. } => {
                     *answer = prune::step(&batch, *prune, *now).map_err(|e| Abort::Failed(self.failed(e)))?;
                 }
@@ -156,6 +173,46 @@ impl Writer {
         }
         if rung != Rung::Alone {
             self.sql("COMMIT")?;
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        batch: &Batch<'_>,
+        rung: Rung,
+        call: &mut Call<Apply, Applied>,
+        job: &mut Job,
+    ) -> Result<(), Abort> {
+        call.answers.clear();
+        for (index, request) in call.requests.iter().enumerate() {
+            let answer = loop {
+                if job.postpones(index) {
+                    break Applied::Postponed;
+                }
+                let refused = |why| Applied::Unrun(Claim::Refused(why));
+                let work = || apply(batch, &self.guard, &call.owner, request, (job, index), call.now);
+                let failure = match (self.row(batch, rung, refused, work), rung) {
+                    // Refused at its commit, it may be the run's doing; without the run it is not.
+                    (Ok(Applied::Unrun(Claim::Refused(error))), Rung::Alone)
+                        if !job.known.contains_key(&index) =>
+                    {
+                        Failure::Retry { error }
+                    }
+                    (Ok(answer), _) => break answer,
+                    (Err(Abort::Again(failure)), Rung::Alone) => failure,
+                    (Err(Abort::Again(failure)), _) => {
+                        job.known.insert(index, failure.clone());
+                        return Err(Abort::Again(failure));
+                    }
+                    (Err(other), _) => return Err(other),
+                };
+                // Alone in its transaction: those before it are committed.
+                self.roll_back();
+                batch.forget_ids();
+                job.known.insert(index, failure);
+            };
+            call.answers.push(answer);
         }
         Ok(())
     }
@@ -174,7 +231,7 @@ impl Writer {
             Rung::Alone => ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"),
         };
         self.sql(begin)?;
-        let result = work().and_then(|done| Ok(self.cached(end).map(|()| done)?));
+        let result = work().and_then(|done| Ok(self.execute(end).map(|()| done)?));
         let error = match result {
             Ok(done) => return Ok(done),
             Err(error) => error,
@@ -198,6 +255,7 @@ impl Writer {
     fn abort(&self, error: RowError) -> Abort {
         match error {
             RowError::Sql(error) if refusal(&error).is_some() => Abort::Climb,
+            RowError::Broken(failure) => Abort::Again(failure),
             other => Abort::Failed(self.failed(other)),
         }
     }
@@ -206,22 +264,25 @@ impl Writer {
         match error {
             RowError::Sql(error) => ledger_error(&self.path, &error),
             RowError::Ledger(error) => error,
+            // A row's work, not a step of pruning, ends so; see `abort`.
+            RowError::Broken(_) => LedgerError::transient("the transaction has ended"),
         }
     }
 
     fn sql(&self, sql: &str) -> Result<(), Abort> {
-        self.cached(sql).map_err(|e| self.abort(e.into()))
+        self.execute(sql).map_err(|e| self.abort(e.into()))
     }
 
-    fn cached(&self, sql: &str) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    /// Not from the cache: a handler with the same text would find such a statement there, allowed.
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.execute_batch(sql)
     }
 
     /// Some errors have already ended the transaction.
     fn roll_back(&self) {
         if !self.connection.is_autocommit() {
             // If even this fails, the next BEGIN says so.
-            let _ = self.cached("ROLLBACK");
+            let _ = self.execute("ROLLBACK");
         }
     }
 }

@@ -32,9 +32,22 @@ impl Core {
         if self.claim_open || self.ledger_away || self.handler.is_on() {
             return;
         }
+        if self.applies {
+            self.submit_applies();
+            return;
+        }
+        let (groups, requests) = self.take_from_line(usize::MAX);
+        if !groups.is_empty() {
+            self.claim_open = true;
+            self.out.push(Command::Claim(groups, requests));
+        }
+    }
+
+    /// The next groups in the line, one for each free slot, and what is asked for them.
+    pub(super) fn take_from_line(&mut self, max: usize) -> (Vec<GroupId>, Vec<ClaimRequest>) {
         let mut groups = Vec::new();
         let mut requests = Vec::new();
-        while self.slots > 0 {
+        while self.slots > 0 && groups.len() < max {
             let Some(id) = self.line.pop_front() else { break };
             let Some(group) = self.groups.get_mut(&id) else { continue };
             let (Phase::Queued, Some(key)) = (&group.phase, &group.key) else { continue };
@@ -52,10 +65,7 @@ impl Core {
             groups.push(id);
             self.slots -= 1;
         }
-        if !groups.is_empty() {
-            self.claim_open = true;
-            self.out.push(Command::Claim(groups, requests));
-        }
+        (groups, requests)
     }
 
     pub(super) fn claimed(&mut self, groups: Vec<GroupId>, claims: Result<Vec<Claim>, LedgerError>) {
@@ -71,42 +81,43 @@ impl Core {
         };
         self.ledger_answered();
         for (id, claim) in groups.into_iter().zip(claims) {
-            match after_claim(claim, &self.policy) {
-                AfterClaim::Run(ticket) if self.draining => self.release(id, ticket, false),
-                AfterClaim::Run(ticket) => self.run(id, ticket),
-                AfterClaim::Duplicate => {
-                    let copies = self.claimed_copies(id);
-                    self.conclude(id, Outcome::Duplicate, copies);
-                }
-                AfterClaim::DeadLetter { ticket: Some(ticket), .. } if self.draining => {
-                    self.release(id, ticket, false)
-                }
-                AfterClaim::Wait
-                | AfterClaim::Rekey
-                | AfterClaim::DeadLetter { .. }
-                | AfterClaim::Refused(_)
-                    if self.draining =>
-                {
-                    self.conclude(id, Outcome::Returned, usize::MAX);
-                }
-                AfterClaim::Wait => self.wait(id, Phase::Waiting, POLL_MIN, POLL_MAX),
-                AfterClaim::Rekey => self.rekey(id),
-                AfterClaim::DeadLetter { ticket, reason, error } => self.give_up(id, ticket, reason, error),
-                AfterClaim::Refused(why) => {
-                    let key =
-                        self.groups.get(&id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
-                    error!(
-                        queue = &*self.policy.queue,
-                        key, "the ledger refuses this row, the message is kept: {why}"
-                    );
-                    self.wait(id, Phase::Held, AGAIN_MIN, AGAIN_MAX);
-                }
+            self.claim_answered(id, claim);
+        }
+    }
+
+    pub(super) fn claim_answered(&mut self, id: GroupId, claim: Claim) {
+        match after_claim(claim, &self.policy) {
+            // What runs inside the claim's transaction has not, and does not afterwards.
+            AfterClaim::Run(ticket) if self.draining || self.applies => self.release(id, ticket, false),
+            AfterClaim::Run(ticket) => self.run(id, ticket),
+            AfterClaim::Duplicate => {
+                let copies = self.claimed_copies(id);
+                self.conclude(id, Outcome::Duplicate, copies);
+            }
+            AfterClaim::DeadLetter { ticket: Some(ticket), .. } if self.draining => {
+                self.release(id, ticket, false);
+            }
+            AfterClaim::Wait | AfterClaim::Rekey | AfterClaim::DeadLetter { .. } | AfterClaim::Refused(_)
+                if self.draining =>
+            {
+                self.conclude(id, Outcome::Returned, usize::MAX);
+            }
+            AfterClaim::Wait => self.wait(id, Phase::Waiting, POLL_MIN, POLL_MAX),
+            AfterClaim::Rekey => self.rekey(id),
+            AfterClaim::DeadLetter { ticket, reason, error } => self.give_up(id, ticket, reason, error),
+            AfterClaim::Refused(why) => {
+                let key = self.groups.get(&id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
+                error!(
+                    queue = &*self.policy.queue,
+                    key, "the ledger refuses this row, the message is kept: {why}"
+                );
+                self.wait(id, Phase::Held, AGAIN_MIN, AGAIN_MAX);
             }
         }
     }
 
     /// A batch of claims did not come to pass: in front of the line again, in order.
-    fn unclaimed(&mut self, groups: Vec<GroupId>) {
+    pub(super) fn unclaimed(&mut self, groups: Vec<GroupId>) {
         for id in groups.into_iter().rev() {
             if self.draining {
                 self.conclude(id, Outcome::Returned, usize::MAX);
@@ -122,7 +133,7 @@ impl Core {
         }
     }
 
-    fn claimed_copies(&self, id: GroupId) -> usize {
+    pub(super) fn claimed_copies(&self, id: GroupId) -> usize {
         match self.groups.get(&id).map(|group| &group.phase) {
             Some(Phase::Claiming { copies }) => *copies,
             _ => 0,
@@ -133,6 +144,17 @@ impl Core {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let Some(key) = group.key.clone() else { return };
         group.waits = 0;
+        let message = group.message.clone();
+        self.note_takeover(&key, &ticket);
+        let run = Run { message, key, attempt: ticket.attempt, interrupted: ticket.interrupted };
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.phase = Phase::Running { ticket, since: self.now };
+        }
+        self.slots -= 1;
+        self.out.push(Command::Run(id, run));
+    }
+
+    pub(super) fn note_takeover(&mut self, key: &Key, ticket: &Ticket) {
         if ticket.interrupted {
             self.counts.takeovers += 1;
             info!(
@@ -142,15 +164,6 @@ impl Core {
                 "runs again: the attempt before was cut off"
             );
         }
-        let run = Run {
-            message: group.message.clone(),
-            key,
-            attempt: ticket.attempt,
-            interrupted: ticket.interrupted,
-        };
-        group.phase = Phase::Running { ticket, since: self.now };
-        self.slots -= 1;
-        self.out.push(Command::Run(id, run));
     }
 
     pub(super) fn ran(&mut self, id: GroupId, verdict: Verdict) {

@@ -1,5 +1,7 @@
 //! The state machine alone: events in, commands out, no I/O and no clock but the one given.
 
+mod apply;
+
 use std::sync::Arc;
 
 use super::*;
