@@ -35,6 +35,7 @@ pub async fn what_is_retried_takes_any_delivery(bench: &Bench) {
     let owner = bench.owner().await;
     for (key, ending) in [("dead", dead("never")), ("parked", parked("no"))] {
         for origin in [Origin::Redelivered, Origin::Sequel(1), Origin::Fresh] {
+            bench.run(&owner, key, parked("no")).await;
             bench.run(&owner, key, ending.clone()).await;
             assert_eq!(change(bench, key, RETRY).await, ONE);
             let ticket = granted(bench.claim_request(&owner, ClaimRequest { origin, ..request(key) }).await);
