@@ -49,7 +49,7 @@ const IDLE_MAX: u32 = 100;
 /// A quorum queue's channel keeps what exceeds 32 settlements under way to itself, and forgets it when
 /// it is closed. A get is answered when all that was sent before has been applied; then the channel sends
 /// the rest, which the next get is behind. One to spare.
-const BARRIER_GETS: u32 = 3;
+const FLUSH_GETS: u32 = 3;
 /// So many frames of returns are under way at once, for the same reason.
 const RETURNS_UNDER_WAY: usize = 30;
 /// For the broker to have what was returned back in its queue.
@@ -143,12 +143,39 @@ impl DeadLetters {
         Ok(letters)
     }
 
-    /// Removes letters from the queue: in the background, and certainly by the end of [`Self::close`].
+    /// Removes letters from the queue: in the background, and certainly by the end of [`Self::close`] if
+    /// [`Self::flush`] came before.
     pub fn take(&mut self, receipts: impl IntoIterator<Item = Receipt>) {
         let batch: Batch = receipts.into_iter().map(|receipt| (receipt.tag(), Settlement::Ack)).collect();
         batch.iter().for_each(|(tag, _)| self.held.remove(*tag));
         // If the settler has ended, `close` reports why.
         let _ = self.settlements.send(batch);
+    }
+
+    /// Waits until the broker has applied what was taken so far. Some letters may be handed over for
+    /// that, which came after all others; taking these needs no further flush.
+    ///
+    /// # Errors
+    ///
+    /// If reading is over: then nobody knows whether all of it is removed.
+    pub async fn flush(&mut self) -> Result<Vec<Delivery>, BrokerError> {
+        let mut letters = Vec::new();
+        if self.limit == ReturnLimit::None || self.handed_over == self.held.count() {
+            return Ok(letters);
+        }
+        // Another settler for what comes later: this one has written everything when it ends.
+        let (settlements, batches) = mpsc::unbounded_channel();
+        self.settlements = settlements;
+        let next = tokio::spawn(settle::settle(self.channel.clone(), batches));
+        written(std::mem::replace(&mut self.settler, next)).await?;
+        for _ in 0..FLUSH_GETS {
+            let queue = convert::short(&self.queue, "the queue's name")?;
+            let got = bounded(self.channel.basic_get(queue, BasicGetOptions { no_ack: false })).await?;
+            letters.extend(got.map(|message| delivery(message.delivery)));
+        }
+        self.handed_over += letters.len() as u64;
+        letters.iter().for_each(|letter| self.held.add(letter.receipt.tag()));
+        Ok(letters)
     }
 
     /// Returns what was not taken, in its order. Tells how many letters the queue has then.
@@ -157,21 +184,14 @@ impl DeadLetters {
     ///
     /// If not everything is known to be removed that was taken. All the rest is back in any case.
     pub async fn close(self) -> Result<u64, BrokerError> {
-        let Self { connection, channel, queue, limit, mut held, settlements, settler, .. } = self;
+        let Self { connection, channel, queue, limit, held, settlements, settler, .. } = self;
         drop(settlements);
-        match timeout(CLOSE_TIMEOUT, settler).await {
-            Ok(Ok(result)) => result?,
-            Ok(Err(_)) | Err(_) => return Err(BrokerError::new(Kind::Lost, "acknowledging has ended")),
-        }
+        written(settler).await?;
         let left = if limit == ReturnLimit::None {
             give_back(&channel, held.last().into_iter()).await?;
             bounded(channel.close(200, "OK".into())).await?;
             ready_again(&connection, &queue, held.count()).await?
         } else {
-            let is_any_taken = self.handed_over > held.count();
-            if is_any_taken {
-                held.extend(barrier(&channel, &queue).await?);
-            }
             let mut back = held.ends();
             let (mut left, mut others) = (None, false);
             while !back.is_empty() {
@@ -214,10 +234,6 @@ impl DeadLetters {
         while let Ok(Some(delivery)) = timeout(CLOSE_TIMEOUT, consumer.next()).await {
             letters.push(delivery.map_err(|error| BrokerError::from_lapin(&error))?);
         }
-        let delivery = |delivery| {
-            let (message, tag) = convert::message(delivery);
-            Delivery { message: Arc::new(message), receipt: Receipt::new(0, tag) }
-        };
         Ok(letters.into_iter().map(delivery).collect())
     }
 
@@ -264,16 +280,17 @@ async fn give_back(channel: &Channel, tags: impl Iterator<Item = u64>) -> Result
     Ok(())
 }
 
-/// Waits until the queue has applied everything before: see [`BARRIER_GETS`]. Returns the tags of
-/// messages that it was handed for that.
-async fn barrier(channel: &Channel, queue: &str) -> Result<Vec<u64>, BrokerError> {
-    let mut tags = Vec::new();
-    for _ in 0..BARRIER_GETS {
-        let queue = convert::short(queue, "the queue's name")?;
-        let got = bounded(channel.basic_get(queue, BasicGetOptions { no_ack: false })).await?;
-        tags.extend(got.map(|message| message.delivery.delivery_tag));
+/// Waits until a settler that nobody can ask any more has written everything.
+async fn written(settler: JoinHandle<Result<(), BrokerError>>) -> Result<(), BrokerError> {
+    match timeout(CLOSE_TIMEOUT, settler).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) | Err(_) => Err(BrokerError::new(Kind::Lost, "acknowledging has ended")),
     }
-    Ok(tags)
+}
+
+fn delivery(delivery: lapin::message::Delivery) -> Delivery {
+    let (message, tag) = convert::message(delivery);
+    Delivery { message: Arc::new(message), receipt: Receipt::new(0, tag) }
 }
 
 fn missing(queue: &str) -> BrokerError {

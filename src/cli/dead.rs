@@ -19,6 +19,7 @@ use futures::future::join_all;
 use super::{Failure, broker::BrokerArgs, ledger::output};
 use crate::{
     broker::{BrokerError, DeadLetters, Kind, Publisher, ReturnLimit, topology},
+    message::Delivery,
     worker::letter::in_place,
 };
 use letter::DeadLetter;
@@ -128,11 +129,15 @@ impl Desk {
     /// The next letters, at most `most`; none at the end. Each is then kept or taken.
     async fn next(&mut self, most: u64) -> Result<Vec<DeadLetter>, Failure> {
         let deliveries = self.letters.next(most).await?;
+        Ok(self.open_all(deliveries))
+    }
+
+    fn open_all(&mut self, deliveries: Vec<Delivery>) -> Vec<DeadLetter> {
         let letters: Vec<_> =
             deliveries.into_iter().map(|delivery| DeadLetter::new(delivery, &self.queue)).collect();
         let returned = letters.iter().map(|letter| letter.notes.returns).max();
         self.returned = self.returned.max(returned.unwrap_or(0));
-        Ok(letters)
+        letters
     }
 
     fn take(&mut self, letters: impl IntoIterator<Item = DeadLetter>) {
@@ -194,8 +199,18 @@ impl Desk {
                  such limit"
             ));
         }
+        let flushed = self.letters.flush().await;
+        let flushed = match flushed {
+            Ok(letters) => {
+                let letters = self.open_all(letters);
+                self.keep(letters).await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
         self.publisher.close(GOODBYE).await;
         let left = self.letters.close().await?;
+        flushed?;
         match self.at_risk {
             0 => Ok(left),
             count => Err(Failure::failed(format!("{count} letters may have been dropped by the broker"))),

@@ -13,10 +13,6 @@ impl Held {
         self.0[index] |= bit;
     }
 
-    pub(super) fn extend(&mut self, tags: Vec<u64>) {
-        tags.into_iter().for_each(|tag| self.add(tag));
-    }
-
     pub(super) fn remove(&mut self, tag: u64) {
         let (index, bit) = Self::place(tag);
         if let Some(part) = self.0.get_mut(index) {
