@@ -11,7 +11,7 @@
 //!                         └─ owner died: claim (attempt+1, interrupted) ──▶ processing
 //! ```
 //!
-//! An operator may further forget any row, or change it (see [`Change`]), unless its claim is alive.
+//! An operator may forget any row, or change it (see [`Change`]), unless its claim is alive.
 
 pub mod effects;
 pub mod history;
