@@ -47,7 +47,7 @@ pub struct Row {
     /// When the next attempt of a `failed` row is due, if that is known.
     pub next_attempt_ms: Option<Millis>,
     pub last_error: Option<String>,
-    /// The last [`history::FAILURES_MAX`] attempts that failed, the oldest first.
+    /// The last [`FAILURES_MAX`](super::history::FAILURES_MAX) attempts that failed, the oldest first.
     pub failures: Vec<FailedAttempt>,
 }
 
@@ -109,7 +109,7 @@ pub struct Forgotten {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Row `failed` with no attempt made: its next delivery runs as attempt 1, whatever its
-    /// [`Origin`]; no copy of it that may still be under way counts against it.
+    /// [`Origin`](super::Origin); no copy of it that may still be under way counts against it.
     Retry {
         /// Also a `done` row, which then runs once more.
         even_done: bool,

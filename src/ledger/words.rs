@@ -141,7 +141,7 @@ pub struct Finish {
 pub enum Ending {
     /// Row `done`.
     Done,
-    /// Row `failed`, with the error's text (the ledger bounds it, see [`bounded_error`]). `parked`: a
+    /// Row `failed`, with the error's text (the ledger bounds it, see [`bounded_error`](super::bounded_error)). `parked`: a
     /// confirmed copy waits in a delay queue, a [`Origin::Sequel`] of this attempt. `next_after`: when
     /// the next attempt is due, counted from now; `None` if that is not known.
     Failed { error: String, parked: bool, next_after: Option<Duration> },
