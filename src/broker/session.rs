@@ -141,7 +141,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Waits for deliveries: all that are here, at most [`BATCH_MAX`], in order.
+    /// Waits for deliveries: all that are here, at most `BATCH_MAX`, in order.
     ///
     /// # Errors
     ///

@@ -12,9 +12,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use uuid::Uuid;
 
-use crate::broker::{
-    Endpoint, Publisher,
-    topology::{self, QueueType},
+use crate::{
+    broker::{
+        Endpoint, Publisher,
+        topology::{self, QueueSpec, QueueType},
+    },
+    message::{Table, Value},
 };
 
 use super::{Failure, broker::BrokerArgs};
@@ -92,7 +95,8 @@ pub async fn run(args: BenchArgs) -> Result<(), Failure> {
     let publisher = Publisher::new(endpoints.clone(), "bench", load::WINDOW);
     let queue = format!("ackonce.bench.{}", Uuid::now_v7().simple());
     let connection = publisher.connection().await.map_err(Failure::failed)?;
-    let spec = topology::work_queue(&queue, args.queue_type);
+    let kind = Value::text(args.queue_type.as_str());
+    let spec = QueueSpec { name: queue.clone(), arguments: Table::from([("x-queue-type".into(), kind)]) };
     topology::ensure(&connection, &spec).await.map_err(Failure::failed)?;
     let result = tokio::select! {
         result = measure(&args, &endpoints, &publisher, &queue) => result,

@@ -1,7 +1,7 @@
 //! `ackonce dead`: what lies in a dead-letter queue: look at it, send it back, remove it.
 //!
 //! Looking takes nothing away, but a quorum queue counts it as one return of each letter. Where the
-//! queue's limit of returns comes near, a letter is put back as a new one instead: see [`Desk::keep`].
+//! queue's limit of returns comes near, a letter is put back as a new one instead: see `Desk::keep`.
 
 mod letter;
 mod list;

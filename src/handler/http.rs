@@ -1,7 +1,7 @@
 //! A POST for each message: the body as it came, the metadata in headers, the answer's status as the verdict.
 //!
 //! One run is one request: nothing here, and nothing below, sends a message twice by itself. 2xx is
-//! done; 408, 409, 425, 429 and 5xx retry; any other 4xx, and 3xx, give up (see [`answer`]). An
+//! done; 408, 409, 425, 429 and 5xx retry; any other 4xx, and 3xx, give up (see `answer`). An
 //! endpoint that cannot be reached, so that nothing was sent, says nothing about the message; a
 //! connection lost after that is a failed attempt, since the endpoint may have worked.
 //!

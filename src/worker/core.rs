@@ -1,6 +1,6 @@
 //! The worker's state machine, without any I/O: events go in, commands come out.
 //!
-//! Deliveries of one key form a group, and a group is in exactly one [`Phase`]. So copies share one
+//! Deliveries of one key form a group, and a group is in exactly one `Phase`. So copies share one
 //! run, and two runs of one key can not even be expressed. The driver (see [`super::run`]) carries
 //! commands out and feeds back what came of them; nothing here waits, so the same code runs under a
 //! simulated broker and clock.

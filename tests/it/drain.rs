@@ -42,7 +42,7 @@ async fn a_handler_beyond_the_drain_timeout_is_stopped_and_its_message_returned(
     let took = asked.elapsed();
     assert!((Duration::from_secs(1)..Duration::from_secs(10)).contains(&took), "{took:?}");
     assert!(!is_alive(&child), "the handler's own child lives on");
-    assert_eq!(world.ready(&world.queue).await, 1);
+    until("the message is back", LIMIT, async || world.ready(&world.queue).await == 1).await;
     let row = &world.rows()[0];
     assert_eq!((row.state.as_str(), row.attempts), ("failed", 0), "{row:?}");
 

@@ -23,6 +23,7 @@ mod own_broker_failure;
 mod pipe;
 mod promises;
 mod session;
+mod silent_path;
 mod sql;
 mod sql_crash;
 mod timeout;

@@ -151,7 +151,7 @@ impl Round<'_> {
         let policy = Policy { prefetch: args.prefetch, ..Policy::new(self.queue) };
         let outlet = Outlet::new(
             Publisher::new(self.endpoints.to_vec(), "bench copies", 1),
-            Declare::Passive,
+            Declare::None,
             args.queue_type,
         );
         let (counts, mut progress) = watch::channel(Counts::default());
@@ -162,7 +162,7 @@ impl Round<'_> {
             source: Arc::new(Source {
                 endpoints: self.endpoints.to_vec(),
                 queue: self.queue.to_owned(),
-                declare: Declare::Passive,
+                declare: Declare::None,
                 queue_type: args.queue_type,
                 prefetch: args.prefetch,
                 rejects: None,

@@ -1,0 +1,273 @@
+//! Carries the state machine's commands out and feeds back what came of them.
+
+mod copies;
+mod link;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, OptionFuture},
+    stream::FuturesUnordered,
+};
+use tokio::{
+    select,
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use tracing::{info, warn};
+
+use crate::{
+    broker::{BrokerError, Session},
+    handler::{Verdict, Work},
+    ledger::{Owner, unix_millis},
+    message::SessionId,
+};
+
+use super::{
+    core::{Command, Core, Event, GroupId, Run},
+    handling::Handling,
+    outage::Outage,
+    outcome::Counts,
+    run::{Stop, Worker, WorkerError},
+};
+
+/// From the drain deadline, when handlers are told to stop, to giving up on them.
+const STOP_GRACE: Duration = Duration::from_secs(8);
+
+/// See the module.
+pub(super) struct Driver {
+    pub(super) worker: Worker,
+    owner: Owner,
+    core: Core,
+    session: Option<Session>,
+    sessions: SessionId,
+    opened: Option<Instant>,
+    connecting: OptionFuture<BoxFuture<'static, Result<Session, BrokerError>>>,
+    ever_connected: bool,
+    broker: Outage,
+    /// Claims, finishes, copies and probes under way.
+    work: FuturesUnordered<BoxFuture<'static, Event>>,
+    runs: JoinSet<(GroupId, Verdict)>,
+    stop_runs: watch::Sender<bool>,
+    /// When handlers are told to stop, once draining.
+    deadline: Option<Instant>,
+}
+
+impl Driver {
+    pub(super) fn new(worker: Worker, owner: Owner) -> Self {
+        let policy = worker.policy.clone();
+        let mut driver = Self {
+            core: worker.handler.core(policy),
+            worker,
+            owner,
+            session: None,
+            sessions: 0,
+            opened: None,
+            connecting: None.into(),
+            ever_connected: false,
+            broker: Outage::new(Duration::from_millis(200), Duration::from_secs(5)),
+            work: FuturesUnordered::new(),
+            runs: JoinSet::new(),
+            stop_runs: watch::channel(false).0,
+            deadline: None,
+        };
+        driver.connect(Duration::ZERO);
+        driver
+    }
+
+    /// The loop: each turn waits for one thing, takes in all that is ready, and carries out what follows.
+    pub(super) async fn turn(&mut self, stop: &mut watch::Receiver<Stop>) -> Result<(), WorkerError> {
+        loop {
+            self.carry_out_all()?;
+            let counts = self.core.counts();
+            self.worker.counts.send_if_modified(|told| std::mem::replace(told, counts) != counts);
+            if self.core.is_drained() {
+                return Ok(());
+            }
+            let wake = self.core.next_wake();
+            let deadline = self.deadline;
+            select! {
+                biased;
+                asked = stop.wait_for(|stop| *stop != if deadline.is_some() { Stop::Drain } else { Stop::No }) => {
+                    // Whoever asks is gone: that is a stop too.
+                    let asked = asked.map_or(Stop::Now, |asked| *asked);
+                    self.stop(asked)?;
+                }
+                () = until(deadline) => {
+                    if !self.stop_overdue() {
+                        return Ok(());
+                    }
+                }
+                Some(event) = self.work.next() => self.take(event),
+                Some(ran) = self.runs.join_next() => self.take_run(ran),
+                received = link::receive(&mut self.session) => match received {
+                    Ok(deliveries) => self.take(Event::Delivered(deliveries)),
+                    Err(why) => self.session_ended(&why),
+                },
+                Some(opened) = &mut self.connecting => self.session_opened(opened)?,
+                () = until(wake) => self.take(Event::Wake),
+            }
+            while let Some(Some(event)) = self.work.next().now_or_never() {
+                self.take(event);
+            }
+            while let Some(ran) = self.runs.try_join_next() {
+                self.take_run(ran);
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, event: Event) {
+        self.core.handle(event, Instant::now());
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.core.counts()
+    }
+
+    fn take_run(&mut self, ran: Result<(GroupId, Verdict), tokio::task::JoinError>) {
+        // A run catches its handler's panic, and nobody aborts runs, so there is always a result.
+        if let Ok((group, verdict)) = ran {
+            self.take(Event::Ran(group, verdict));
+        }
+    }
+
+    /// Until nothing is left: a run that ends at once is an event by itself, which nobody would wait for.
+    fn carry_out_all(&mut self) -> Result<(), WorkerError> {
+        loop {
+            let commands = self.core.submit();
+            if commands.is_empty() {
+                return Ok(());
+            }
+            for command in commands {
+                self.carry_out(command)?;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<(), WorkerError> {
+        let ledger = &self.worker.ledger;
+        match command {
+            Command::Claim(groups, requests) => {
+                let claims = ledger.claim(&self.owner, requests, unix_millis());
+                self.work.push(claims.map(|result| Event::Claimed(groups, result)).boxed());
+            }
+            Command::Finish(groups, finishes) => {
+                let finished = ledger.finish(&self.owner, finishes, unix_millis());
+                self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
+            }
+            Command::Apply(groups, requests) => {
+                if let Handling::Transactional(effects) = &self.worker.handler {
+                    let applied = effects.apply(&self.owner, requests, unix_millis());
+                    self.work.push(applied.map(|result| Event::Applied(groups, result)).boxed());
+                }
+            }
+            Command::Run(group, run) => self.start(group, run),
+            Command::Settle(settlements) => {
+                if let Some(session) = &mut self.session {
+                    session.settle(settlements);
+                }
+            }
+            Command::Publish(group, letter) => {
+                let (outlet, queue) = (self.worker.outlet.clone(), self.worker.policy.queue.clone());
+                let publish = async move {
+                    let result = copies::publish(&outlet, &letter, &queue).await;
+                    Event::Published(group, result.map_err(|error| error.to_string()))
+                };
+                self.work.push(publish.boxed());
+            }
+            Command::Probe => {
+                let handler = self.worker.handler.clone();
+                self.work.push(async move { Event::Probed(handler.probe().await) }.boxed());
+            }
+            Command::Fail(error) => return Err(WorkerError::Ledger(error)),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, group: GroupId, run: Run) {
+        let Handling::Claimed(handler) = &self.worker.handler else { return };
+        let work = Work {
+            message: run.message,
+            key: run.key,
+            scope: self.worker.policy.scope.clone(),
+            queue: self.worker.policy.queue.clone(),
+            attempt: run.attempt,
+            interrupted: run.interrupted,
+            stop: self.stop_runs.subscribe(),
+        };
+        // Called here, not in the task, so that handlers see messages in the order of their claims.
+        let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
+        let mut run = match run {
+            Ok(run) => run,
+            Err(panic) => return self.take(Event::Ran(group, verdict(Err(panic)))),
+        };
+        // One that does no waiting often has its verdict at once, and needs no task then.
+        if !handler.waits()
+            && let Some(result) = (&mut run).now_or_never()
+        {
+            return self.take(Event::Ran(group, verdict(result)));
+        }
+        self.runs.spawn(async move { (group, verdict(run.await)) });
+    }
+
+    fn stop(&mut self, asked: Stop) -> Result<(), WorkerError> {
+        if asked == Stop::Now {
+            return Err(WorkerError::StoppedAtOnce { running: self.runs.len() });
+        }
+        info!(
+            queue = &*self.worker.policy.queue,
+            running = self.runs.len(),
+            "stopping: no new message starts"
+        );
+        self.deadline = Some(Instant::now() + self.worker.drain_timeout);
+        self.connecting = None.into();
+        if let Some(session) = &mut self.session {
+            session.stop_consuming();
+        }
+        self.take(Event::Drain);
+        Ok(())
+    }
+
+    /// The drain deadline has passed. Handlers are told to stop; `false` when they were told before.
+    fn stop_overdue(&mut self) -> bool {
+        let queue = &*self.worker.policy.queue;
+        if self.stop_runs.send_replace(true) {
+            warn!(queue, "gave up waiting; what is not settled goes back to the queue");
+            return false;
+        }
+        self.worker.handler.stop();
+        if !self.runs.is_empty() {
+            warn!(
+                queue,
+                running = self.runs.len(),
+                "the drain timeout has passed: stopping the running handlers"
+            );
+        }
+        self.deadline = Some(Instant::now() + STOP_GRACE);
+        true
+    }
+
+    pub(super) async fn close(&mut self) {
+        self.runs.shutdown().await;
+        if let Some(session) = self.session.take() {
+            session.close().await;
+        }
+    }
+}
+
+/// A panic is the handler's failure, and nobody else's.
+fn verdict(result: Result<Verdict, Box<dyn std::any::Any + Send>>) -> Verdict {
+    result.unwrap_or_else(|_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None })
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
