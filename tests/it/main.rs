@@ -5,6 +5,7 @@ mod harness;
 mod arrows;
 mod crash;
 mod dead;
+mod dead_look;
 mod dead_own_broker;
 mod deep_headers;
 mod drain;
