@@ -170,7 +170,7 @@ async fn bodies_and_properties_arrive_unchanged() {
         "CREATE TABLE IF NOT EXISTS seen (id, type, body, route, kind)",
         "INSERT INTO seen VALUES (:message_id, typeof(:body), :body, :routing_key, :type)",
     );
-    let large: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 256) as u8).collect();
+    let large: Vec<u8> = (0..16_777_216_u32).map(|n| (n % 256) as u8).collect();
     for (id, body) in [("empty", &b""[..]), ("text", "zw\u{f6}lf".as_bytes()), ("large", &large)] {
         let properties = BasicProperties::default().with_message_id(id.into()).with_type("t".into());
         world.publish_with(body, properties).await;
@@ -187,7 +187,7 @@ async fn bodies_and_properties_arrive_unchanged() {
     world.stop_and_find_nothing_left(worker).await;
     let rows =
         texts(&world, "SELECT id || ' ' || type || ' ' || length(body) || ' ' || kind FROM seen ORDER BY id");
-    assert_eq!(rows, ["empty text 0 t", "large blob 1000000 t", "text text 5 t"]);
+    assert_eq!(rows, ["empty text 0 t", "large blob 16777216 t", "text text 5 t"]);
     let stored: Vec<u8> =
         open(&world).query_row("SELECT body FROM seen WHERE id = 'large'", [], |row| row.get(0)).unwrap();
     assert!(stored == large);
