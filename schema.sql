@@ -46,7 +46,7 @@ CREATE TABLE messages (
     interrupted       INTEGER NOT NULL DEFAULT 0 -- 1: the attempt before the current (or next) one was cut off
                       CHECK (interrupted IN (0, 1)), -- by its owner's death, so it may have taken effect
     parked            INTEGER NOT NULL DEFAULT 0 -- the last attempt after which a copy of the message was
-                      CHECK (parked >= 0),    -- confirmed to wait in a delay queue; 0: none
+                      CHECK (parked >= 0),    -- confirmed: to wait in a delay queue, or dead; 0: none
     owner_id          INTEGER NOT NULL,       -- owners.id of the latest claim; stays when it is finished
     fingerprint       BLOB                    -- of the body: 16 bytes of its BLAKE3; NULL: any body
                       CHECK (fingerprint IS NULL OR length(fingerprint) = 16),

@@ -96,8 +96,13 @@ impl Desk {
             AT + 2000,
         )
         .await;
-        desk.put("orders", "given up", Some(Ending::Dead { error: "never\nagain".to_owned() }), AT + 3000)
-            .await;
+        desk.put(
+            "orders",
+            "given up",
+            Some(Ending::Dead { error: "never\nagain".to_owned(), copied: true }),
+            AT + 3000,
+        )
+        .await;
         desk.put("mails", "handled", Some(Ending::Done), AT + 4000).await;
         assert_eq!(desk.put("mails", "handled", None, AT + 5000).await, Claim::Duplicate);
         desk

@@ -147,12 +147,13 @@ impl Memory {
     fn finish(&mut self, owner: &Arc<str>, finish: Finish, now: Millis) -> Finished {
         let attempt = finish.ticket.attempt;
         let next_attempt = finish.ending.next_attempt(now);
-        let parked = matches!(finish.ending, Ending::Failed { parked: true, .. });
+        let parked =
+            matches!(finish.ending, Ending::Failed { parked: true, .. } | Ending::Dead { copied: true, .. });
         let begun = matches!(finish.ending, Ending::Released { interrupted: true });
         let (state, attempts, error) = match finish.ending {
             Ending::Done => (State::Done, attempt, None),
             Ending::Failed { error, .. } => (State::Failed, attempt, Some(error)),
-            Ending::Dead { error } => (State::Dead, attempt, Some(error)),
+            Ending::Dead { error, .. } => (State::Dead, attempt, Some(error)),
             Ending::Released { .. } => (State::Failed, attempt - 1, None),
         };
         let released = (state, attempts) == (State::Failed, attempt - 1);

@@ -76,11 +76,12 @@ impl Origin {
     /// Whether a delivery of that origin is superseded, by a row of the same body: see
     /// [`Claim::Superseded`] for the rules. `own`: the row's owner is the one that claims.
     pub(crate) fn is_superseded(self, state: State, attempts: u32, parked: u32, own: bool) -> bool {
+        let copied = parked > 0 && parked == attempts;
         match (self, state) {
             (Origin::Sequel(attempt), State::Failed) => attempt < parked,
-            (Origin::Sequel(_), State::Dead) => true,
-            (Origin::Redelivered, State::Failed) => parked > 0 && parked == attempts,
-            (Origin::Redelivered, State::Dead) => own,
+            (Origin::Sequel(_), State::Dead) => copied,
+            (Origin::Redelivered, State::Failed) => copied,
+            (Origin::Redelivered, State::Dead) => copied && own,
             (Origin::Fresh, _) | (_, State::Done | State::Processing) => false,
         }
     }
@@ -100,8 +101,9 @@ pub enum Claim {
     ///
     /// The rules, all for the same fingerprint (or none). Row `failed`, with a copy waiting since
     /// attempt *p* ([`Ending::Failed`], `parked`): a sequel of an earlier attempt than *p*; or a
-    /// redelivered one if no attempt was made since, that is if *p* is the row's attempt. Row `dead`: any
-    /// sequel; or a redelivered one if the row was finished by the claiming owner itself.
+    /// redelivered one if no attempt was made since, that is if *p* is the row's attempt. Row `dead`, with
+    /// a copy in the dead-letter queue ([`Ending::Dead`], `copied`): any sequel; or a redelivered one if the
+    /// row was finished by the claiming owner itself.
     Superseded,
     /// Another owner, which is alive, holds it. Nothing was changed; ask again later.
     InFlight { owner: Arc<str> },
@@ -145,8 +147,10 @@ pub enum Ending {
     /// confirmed copy waits in a delay queue, a [`Origin::Sequel`] of this attempt. `next_after`: when
     /// the next attempt is due, counted from now; `None` if that is not known.
     Failed { error: String, parked: bool, next_after: Option<Duration> },
-    /// Row `dead`, with reason and error as its text.
-    Dead { error: String },
+    /// Row `dead`, with reason and error as its text. `copied`: a confirmed copy lies in the
+    /// dead-letter queue. Without it the delivery itself is still to be rejected, and must be if it
+    /// comes back.
+    Dead { error: String, copied: bool },
     /// Row `failed` with this attempt taken back: it did not run to its end through no fault of its own.
     /// `interrupted`: it had begun, and may have taken effect; the next attempt is told so.
     Released { interrupted: bool },

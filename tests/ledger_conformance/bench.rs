@@ -69,7 +69,7 @@ pub fn parked(error: &str) -> Ending {
 }
 
 pub fn dead(error: &str) -> Ending {
-    Ending::Dead { error: error.to_owned() }
+    Ending::Dead { error: error.to_owned(), copied: true }
 }
 
 /// The ticket of a claim that must have been granted.

@@ -66,6 +66,18 @@ pub async fn what_a_dead_row_left_behind_is_superseded(bench: &Bench) {
     granted(bench.claim_request(&other, from(Origin::Redelivered)).await);
 }
 
+/// Without a copy, the delivery that comes back is the only one there is: its reject was lost.
+pub async fn what_was_dead_without_a_copy_is_never_superseded(bench: &Bench) {
+    let owner = bench.owner().await;
+    bench.run(&owner, "a", parked("no")).await;
+    for origin in [Origin::Redelivered, Origin::Sequel(1)] {
+        bench.run(&owner, "a", Ending::Dead { error: "never".to_owned(), copied: false }).await;
+        let ticket = granted(bench.claim_request(&owner, from(origin)).await);
+        assert_eq!(ticket.attempt, 1, "{origin:?}");
+        bench.finish(&owner, "a", &ticket, failed("no")).await;
+    }
+}
+
 pub async fn a_new_life_forgets_the_copies_of_the_last_one(bench: &Bench) {
     let owner = bench.owner().await;
     bench.run(&owner, "a", parked("no")).await;

@@ -53,6 +53,7 @@ every_ledger!([
     copies::a_copy_of_an_earlier_attempt_than_the_waiting_one_is_superseded,
     copies::a_copy_that_crashed_before_its_successor_is_claimed_again,
     copies::what_a_dead_row_left_behind_is_superseded,
+    copies::what_was_dead_without_a_copy_is_never_superseded,
     copies::a_new_life_forgets_the_copies_of_the_last_one,
     copies::another_body_is_never_superseded,
     failures::each_failed_attempt_is_kept_with_its_time_and_error,

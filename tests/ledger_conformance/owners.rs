@@ -72,7 +72,7 @@ pub async fn a_released_takeover_is_still_interrupted(bench: &Bench) {
         let ticket = bench.run(&owner, "a", Ending::Released { interrupted: false }).await;
         assert_eq!((ticket.attempt, ticket.interrupted), (2, true));
     }
-    let ticket = bench.run(&owner, "a", Ending::Dead { error: "no".to_owned() }).await;
+    let ticket = bench.run(&owner, "a", Ending::Dead { error: "no".to_owned(), copied: true }).await;
     assert_eq!((ticket.attempt, ticket.interrupted), (2, true));
     let ticket = granted(bench.claim(&owner, "a").await);
     assert_eq!((ticket.attempt, ticket.interrupted), (1, false), "an operator sent it back");

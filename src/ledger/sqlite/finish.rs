@@ -38,7 +38,7 @@ pub(super) fn finish(
     let (state, attempts, error) = match &finish.ending {
         Ending::Done => (State::Done, attempt, None),
         Ending::Failed { error, .. } => (State::Failed, attempt, Some(bounded_error(error))),
-        Ending::Dead { error } => (State::Dead, attempt, Some(bounded_error(error))),
+        Ending::Dead { error, .. } => (State::Dead, attempt, Some(bounded_error(error))),
         Ending::Released { .. } => (State::Failed, attempt.saturating_sub(1), None),
     };
     let released = matches!(finish.ending, Ending::Released { .. });
@@ -54,7 +54,7 @@ pub(super) fn finish(
         error,
         finish.copies,
         now,
-        matches!(finish.ending, Ending::Failed { parked: true, .. }),
+        matches!(finish.ending, Ending::Failed { parked: true, .. } | Ending::Dead { copied: true, .. }),
         finish.ending.next_attempt(now),
         matches!(finish.ending, Ending::Released { interrupted: true }),
     ))?;

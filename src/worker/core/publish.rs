@@ -25,7 +25,7 @@ impl Core {
             (DeadLetter::Publish, ticket) => self.begin_publishing(id, ticket, Purpose::Dead(reason), error),
             (DeadLetter::Reject, Some(ticket)) => {
                 let outcome = Outcome::Rejected { reason, error: error.clone() };
-                self.finish(id, ticket, dead(reason, &error), Then::Conclude(outcome));
+                self.finish(id, ticket, dead(reason, &error, false), Then::Conclude(outcome));
             }
             (DeadLetter::Reject, None) => self.conclude(id, Outcome::Rejected { reason, error }, usize::MAX),
         }
@@ -79,7 +79,7 @@ impl Core {
         let (ticket, error) = (ticket.take(), std::mem::take(error));
         match (*purpose, ticket) {
             (Purpose::Dead(reason), Some(ticket)) => {
-                let ending = dead(reason, &error);
+                let ending = dead(reason, &error, true);
                 self.finish(id, ticket, ending, Then::Conclude(Outcome::DeadLettered { reason, error }));
             }
             (Purpose::Dead(reason), None) => {
@@ -128,6 +128,6 @@ impl Core {
     }
 }
 
-fn dead(reason: Reason, error: &str) -> Ending {
-    Ending::Dead { error: format!("{}: {error}", reason.as_str()) }
+fn dead(reason: Reason, error: &str, copied: bool) -> Ending {
+    Ending::Dead { error: format!("{}: {error}", reason.as_str()), copied }
 }

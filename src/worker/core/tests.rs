@@ -196,7 +196,7 @@ fn the_last_attempt_is_dead_lettered_before_the_row_and_the_row_before_the_ack()
     assert!(matches!(commands[..], [Command::Publish(..)]), "tried again: {commands:?}");
 
     let commands = bench.feed(Event::Published(group, Ok(())));
-    assert_eq!(finishes(&commands), [(Ending::Dead { error: "max-attempts: e".into() }, 0)]);
+    assert_eq!(finishes(&commands), [(Ending::Dead { error: "max-attempts: e".into(), copied: true }, 0)]);
     assert_eq!(settled(&bench.feed(recorded(&[group]))), [(1, Settlement::Ack)]);
 }
 
@@ -477,4 +477,14 @@ fn a_superseded_delivery_is_acked() {
     let group = claims(&bench.deliver(&[("a", "")]));
     let commands = bench.feed(Event::Claimed(group, Ok(vec![Claim::Superseded])));
     assert_eq!(settled(&commands), [(1, Settlement::Ack)]);
+}
+
+/// Nothing lies in a dead-letter queue yet when the row is written, and the ledger is not told so.
+#[test]
+fn a_rejected_message_is_dead_without_a_copy() {
+    let mut bench = Bench::new(|policy| policy.dead_letter = DeadLetter::Reject);
+    let group = bench.run_one("a", 1);
+    let commands = bench.feed(Event::Ran(group, Verdict::GiveUp { error: "e".into() }));
+    assert_eq!(finishes(&commands), [(Ending::Dead { error: "gave-up: e".into(), copied: false }, 0)]);
+    assert_eq!(settled(&bench.feed(recorded(&[group]))), [(1, Settlement::Reject)]);
 }

@@ -80,7 +80,7 @@ fn a_failure_goes_the_ordinary_way_from_its_row_to_the_next_attempt() {
     let Some(Command::Publish(_, letter)) = commands.first() else { panic!("{commands:?}") };
     assert_eq!(letter.purpose, Purpose::Dead(Reason::MaxAttempts));
     let commands = bench.feed(Event::Published(again[0], Ok(())));
-    assert_eq!(finishes(&commands), [(Ending::Dead { error: "max-attempts: e".into() }, 0)]);
+    assert_eq!(finishes(&commands), [(Ending::Dead { error: "max-attempts: e".into(), copied: true }, 0)]);
     assert_eq!(settled(&bench.feed(recorded(&again))), [(1, Settlement::Ack)]);
     assert_eq!(bench.core.counts().duplicates, 0);
 }
