@@ -81,7 +81,7 @@ pub struct Work {
     pub queue: Arc<str>,
     /// Counts from 1.
     pub attempt: u32,
-    /// An earlier attempt was cut off by a crash and may have taken effect.
+    /// The attempt before was cut off, by a crash or at the drain deadline, and may have taken effect.
     pub interrupted: bool,
     /// Turns true at the drain deadline.
     pub stop: watch::Receiver<bool>,

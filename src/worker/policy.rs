@@ -67,7 +67,7 @@ pub enum OnMismatch {
     Process,
 }
 
-/// What becomes of a message whose handler was cut off by a crash.
+/// What becomes of a message whose handler was cut off, by a crash or at the drain deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnInterrupted {
