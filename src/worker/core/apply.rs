@@ -25,14 +25,15 @@ impl Core {
         }
         let attempts_max = self.policy.retry.max_attempts;
         let reruns = self.policy.on_interrupted == OnInterrupted::Rerun;
-        let message = |id| self.groups.get(id).map(|group| group.message.clone()).unwrap_or_default();
+        let message =
+            |id: &GroupId| self.groups.get(*id).map(|group| group.message.clone()).unwrap_or_default();
         let messages: Vec<_> = groups.iter().map(message).collect();
         let requests = claims
             .into_iter()
             .zip(messages)
             .map(|(claim, message)| Apply { claim, message, attempts_max, reruns })
             .collect();
-        self.claim_open = true;
+        self.claims_open += 1;
         self.out.push(Command::Apply(groups, requests));
     }
 
@@ -44,7 +45,7 @@ impl Core {
                 return;
             }
         };
-        self.claim_open = false;
+        self.claims_open -= 1;
         self.slots += groups.len();
         self.ledger_answered();
         let mut postponed = Vec::new();
@@ -60,7 +61,7 @@ impl Core {
     }
 
     fn handled(&mut self, id: GroupId, ticket: &Ticket) {
-        if let Some(key) = self.groups.get(&id).and_then(|group| group.key.clone()) {
+        if let Some(key) = self.groups.get(id).and_then(|group| group.key.clone()) {
             self.note_takeover(&key, ticket);
         }
         let copies = self.claimed_copies(id);
@@ -68,7 +69,7 @@ impl Core {
     }
 
     fn failed(&mut self, id: GroupId, ticket: Ticket, failure: Failure) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         group.waits = 0;
         if failure == Failure::Stopped {
             // Rolled back: it took no effect.

@@ -70,7 +70,7 @@ impl Core {
             self.settle_all(arrival.receipts, Settlement::Return);
             return;
         }
-        if let Some(group) = self.by_key.get(&arrival.key).and_then(|id| self.groups.get_mut(id)) {
+        if let Some(group) = self.by_key.get(&arrival.key).and_then(|id| self.groups.get_mut(*id)) {
             let same = self.policy.on_mismatch == OnMismatch::Ack || group.fingerprint == arrival.fingerprint;
             if same {
                 group.receipts.extend(arrival.receipts);
@@ -100,14 +100,12 @@ impl Core {
     }
 
     pub(super) fn add(&mut self, group: Group) -> GroupId {
-        self.next_group += 1;
-        self.groups.insert(self.next_group, group);
-        self.next_group
+        self.groups.insert(group)
     }
 
     /// Takes a group out; its rivals have their turn.
     pub(super) fn remove(&mut self, id: GroupId) -> Option<Group> {
-        let mut group = self.groups.remove(&id)?;
+        let mut group = self.groups.remove(id)?;
         if matches!(group.phase, Phase::Held) {
             self.held -= 1;
         }
@@ -124,7 +122,7 @@ impl Core {
 
     /// Puts a group (back) into the line.
     pub(super) fn enqueue(&mut self, id: GroupId) {
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.groups.get_mut(id) {
             group.phase = Phase::Queued;
             self.line.push_back(id);
         }
@@ -191,7 +189,7 @@ impl Core {
             group.rivals.clear();
             match group.phase {
                 Phase::Queued | Phase::Waiting | Phase::Publishing { ticket: None, pause: true, .. } => {
-                    gone.push(*id)
+                    gone.push(id)
                 }
                 Phase::Claiming { .. }
                 | Phase::Running { .. }
