@@ -90,13 +90,14 @@ class AmqplibSqlite(Raw):
 
 
 class MqBridge(Raw):
-    """Its AMQP input with the deduplication middleware over SQLite; output thrown away."""
+    """Its AMQP input with the deduplication middleware over SQLite; output thrown away. Timed from outside."""
 
-    name, title = "mq-bridge", f"mq-bridge-app {setup.MQ_BRIDGE_VERSION}, SQLite deduplication"
+    name, title = "mq-bridge", "mq-bridge, SQLite deduplication"
     queue_types = ("classic",)  # it declares its queue, as a classic one
 
     def prepare(self, options):
-        self.program = setup.mq_bridge(options.install_mq_bridge)
+        self.command, version = setup.mq_bridge(options.build_mq_bridge)
+        self.title = f"{version}, SQLite deduplication"
 
     def consume(self, queue, messages, folder):
         path = folder / "mq-bridge.db"
@@ -105,12 +106,12 @@ class MqBridge(Raw):
         dedup = {"store": f"sqlite://{path}", "ttl_seconds": 86400}
         amqp = {"url": os.environ["AMQP_URL"], "queue": queue.name, "prefetch_count": 1000}
         source = {"middlewares": [{"deduplication": dedup}], "amqp": amqp}
-        route = {"input": source, "output": {"null": None}}
+        # The defaults of its program, which are higher than those of its library.
+        route = {"input": source, "output": {"null": None}, "concurrency": 4, "batch_size": 1024}
         config = folder / "mq-bridge.json"
         config.write_text(json.dumps({"routes": {"bench": route}}))
-        command = [self.program, "--no-ui", "--no-metrics", "--config", config]
         log = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": folder}
-        with daemon.watching(queue) as watch, daemon.running(command, **log) as process:
+        with daemon.watching(queue) as watch, daemon.running([*self.command, config], **log) as process:
             daemon.Lines(process.stdout)
             start = watch.wait_for("consuming", 60)
             watch.wait_for("{}")

@@ -51,12 +51,13 @@ def tool(*arguments, seconds=600):
     return json.loads(said.splitlines()[-1])
 
 
-def prepare():
+def prepare(build):
     """A broker (its URL goes to the environment) and release builds of our programs."""
     os.environ["AMQP_URL"] = run([REPO / "scripts" / "broker", "up"], 1200, stderr=None).strip()
-    say("building (one to three minutes the first time)")
-    build = ["cargo", "build", "--release", "--locked", "--quiet", "--bin", "ackonce", "--example", "bench-tool"]
-    run(build, 3600, cwd=REPO)
+    if build:
+        say("building (some minutes the first time)")
+        what = ["--release", "--locked", "--quiet", "--bin", "ackonce", "--example", "bench-tool"]
+        run(["cargo", "build", *what], 3600, cwd=REPO)
     CACHE.mkdir(parents=True, exist_ok=True)
 
 
@@ -91,21 +92,28 @@ def node():
     return folder
 
 
-def mq_bridge(install):
-    """The program, if it is installed, or is to be."""
-    cached = CACHE / "mq-bridge" / "bin" / "mq-bridge-app"
-    found = shutil.which("mq-bridge-app")
-    if found:
-        return Path(found)
-    if not cached.exists() and install:
+def mq_bridge(build):
+    """How to run it, with the file of its routes as a further argument, and what it is called: the program, if it is
+    installed or to be built; else the Python package, which is the same engine, one version older."""
+    program = shutil.which("mq-bridge-app") or CACHE / "mq-bridge" / "bin" / "mq-bridge-app"
+    if build and not Path(program).exists():
         say("building mq-bridge-app (ten to thirty minutes)")
         features = "amqp,middleware,sqlx,mimalloc"
         command = ["cargo", "install", "mq-bridge-app", "--locked", "--version", MQ_BRIDGE_VERSION]
         command += ["--no-default-features", "--features", features, "--root", CACHE / "mq-bridge"]
         run(command, 5400)
-    if not cached.exists():
-        raise Failed("it is not installed: add --install-mq-bridge to build it (ten to thirty minutes)")
-    return cached
+    if Path(program).exists():
+        version = run([program, "--version"]).split()[-1]
+        return [program, "--no-ui", "--no-metrics", "--config"], f"mq-bridge-app {version}"
+    venv = CACHE / "mq-bridge-venv"
+    if not (venv / "ready").exists():
+        say("installing mq-bridge for Python")
+        run([sys.executable, "-m", "venv", "--clear", venv])
+        run([venv / "bin" / "pip", "install", "--quiet", "mq-bridge"], 900)
+        (venv / "ready").touch()
+    code = "from importlib.metadata import version; print(version('mq-bridge'))"
+    version = run([venv / "bin" / "python", "-c", code]).strip()
+    return [venv / "bin" / "python", CONTESTANTS / "mq_bridge_route.py"], f"mq-bridge {version} (Python package)"
 
 
 class Queue:
