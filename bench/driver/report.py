@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
 
-from .setup import CACHE
+from .setup import CACHE, REPO, Failed
 
 
 def table(rows, markdown):
@@ -76,3 +76,14 @@ def broker_version():
     _, found, rest = greeting.partition(b"\x07versionS")
     length = int.from_bytes(rest[:4], "big")
     return rest[4 : 4 + length].decode("ascii", "replace") if found else "of an unknown version"
+
+
+def into_readme(name, text):
+    """Replaces what stands between the marks of that name in README.md."""
+    readme = REPO / "README.md"
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    before, found, rest = readme.read_text(encoding="utf-8").partition(begin)
+    _, also, after = rest.partition(end)
+    if not found or not also:
+        raise Failed(f"README.md has no marks {begin.strip()} and {end.strip()}")
+    readme.write_text(f"{before}{begin}{text}\n{end}{after}", encoding="utf-8")
