@@ -132,7 +132,11 @@ def latency(options):
         raw.append(said["raw"]["p99"])
         full.append(said["full"]["p99"])
         added.append(said["full"]["p99"] - said["raw"]["p99"])
-    return added, {"raw p99 ms": raw, "full p99 ms": full}
+    parts = {"raw p99 ms": raw, "full p99 ms": full}
+    if median(raw) > 5:
+        # Two large numbers that mean nothing have a small difference now and then.
+        return added, parts, "in doubt: the raw consumer alone takes longer"
+    return added, parts
 
 
 def rows(kind):
@@ -164,7 +168,7 @@ def worked_keys(options, kind, ledger):
 
 
 def prune(options):
-    """99th percentile of a claim of 100 messages while a million rows are pruned, in milliseconds."""
+    """99th percentile of a claim of 100 messages while old rows are pruned, in milliseconds."""
     during, alone = [], []
     for _, folder in rounds_of(options):
         said = tool("prune", "--rows", options.pruned, "--folder", folder, seconds=3600)
@@ -181,17 +185,18 @@ ALL = [
     Target("latency", "latency added at 1,000 messages/s, 99 %", 5, latency, " ms", at_most=True),
     Target("rows-uuid7", "rate with many rows ÷ with none, UUIDv7", 0.85, rows("uuid7")),
     Target("rows-uuid4", "rate with many rows ÷ with none, UUIDv4", 0.70, rows("uuid4")),
-    Target("prune", "a claim of 100 while a million rows are pruned, 99 %", 50, prune, " ms", at_most=True),
+    Target("prune", "a claim of 100 while old rows are pruned, 99 %", 50, prune, " ms", at_most=True),
 ]
 
 
 def measured(target, options):
     """The median and what it was made of."""
-    values, parts = target.measure(options)
+    values, parts, *doubt = target.measure(options)
+    verdict = "holds" if target.holds(median(values)) else "missed"
     return {
         "value": median(values),
         "values": values,
-        "holds": target.holds(median(values)),
+        "verdict": doubt[0] if doubt else verdict,
         "parts": {name: sorted(part) for name, part in parts.items()},
         "load": os.getloadavg()[0],
     }
