@@ -51,6 +51,8 @@ package_names() {
         *:cc) echo gcc ;;
         apt-get:sqlite3 | zypper:sqlite3) echo sqlite3 ;;
         *:sqlite3) echo sqlite ;;
+        apt-get:redis-server) echo redis-server ;;
+        *:redis-server) echo redis ;;
         pacman:rabbitmq-server | brew:rabbitmq-server) echo rabbitmq ;;
         *) echo "$2" ;;
     esac

@@ -2,27 +2,23 @@
 
 mod environment;
 mod exit_codes;
+mod streams;
 mod trouble;
 
 use std::{io, process::ExitStatus, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use tokio::{
-    io::AsyncWriteExt,
-    process::{ChildStdin, Command},
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::{process::Command, time::sleep};
 
 use super::{
     Handler, Verdict, Work,
-    output::{Tail, with_words},
-    process_group::{Pipes, ProcessGroup, STOP_GRACE_MAX},
+    output::with_words,
+    process_group::{ProcessGroup, STOP_GRACE_MAX},
     program,
 };
-use crate::message::Message;
 use environment::Headers;
 pub use exit_codes::ExitCodes;
+use streams::{Streams, UNATTENDED};
 use trouble::Trouble;
 
 /// Runs one command per message.
@@ -42,10 +38,6 @@ struct Spec {
     exit_codes: ExitCodes,
     trouble: Trouble,
 }
-
-/// How long a child's output is read on after the child has exited: something it left running may
-/// hold the pipe open for ever.
-const OUTPUT_LINGER: Duration = Duration::from_millis(100);
 
 impl Exec {
     /// `command` is a program, found as `execvp` finds it, and its arguments; no shell is involved.
@@ -93,21 +85,24 @@ impl Spec {
         if *work.stop.borrow() {
             return Verdict::Stopped;
         }
-        let (mut group, pipes) = match self.start(&work) {
+        let (mut group, mut streams) = match self.start(&work) {
             Ok(started) => started,
             Err(error) => {
                 return Verdict::CannotStart { error: program::start_error(&self.program, &error) };
             }
         };
-        let streams = Streams::follow(pipes, work.message.clone());
         let end = tokio::select! {
             // An end in time counts, even if it is noticed late.
             biased;
-            status = group.wait() => End::Exited(status),
+            status = attended(&mut group, &mut streams) => End::Exited(status),
             // An error means that the worker is gone, which is a stop as well.
             _ = work.stop.wait_for(|stop| *stop) => End::Stopped,
             () = sleep(self.timeout) => End::TimedOut,
         };
+        // It may take its time to end, and say more than its pipes hold.
+        if !matches!(end, End::Exited(_)) {
+            streams.attend();
+        }
         match end {
             End::Exited(status) => {
                 group.release();
@@ -137,13 +132,20 @@ impl Spec {
     }
 
     /// A message never keeps its command from starting: headers that do not fit are left out.
-    fn start(&self, work: &Work) -> io::Result<(ProcessGroup, Pipes)> {
-        match ProcessGroup::spawn(&mut self.command(work, Headers::Fitting)) {
+    fn start(&self, work: &Work) -> io::Result<(ProcessGroup, Streams)> {
+        match self.start_with(work, Headers::Fitting) {
             Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
-                ProcessGroup::spawn(&mut self.command(work, Headers::LeftOut))
+                self.start_with(work, Headers::LeftOut)
             }
             started => started,
         }
+    }
+
+    fn start_with(&self, work: &Work, headers: Headers) -> io::Result<(ProcessGroup, Streams)> {
+        let mut command = self.command(work, headers);
+        let streams = Streams::prepare(&mut command, work.message.clone())?;
+        // The command's ends of the pipes are closed here together with `command`.
+        Ok((ProcessGroup::spawn(&mut command)?, streams))
     }
 
     fn command(&self, work: &Work, headers: Headers) -> Command {
@@ -173,36 +175,15 @@ enum End {
     Stopped,
 }
 
-/// The child's three streams, each served by a task: a child may fill one pipe before emptying the
-/// other. The tasks end when this is dropped.
-struct Streams {
-    input: JoinHandle<()>,
-    stdout: Tail,
-    stderr: Tail,
-}
-
-impl Streams {
-    fn follow(pipes: Pipes, message: Arc<Message>) -> Self {
-        let input = tokio::spawn(write_body(pipes.stdin, message));
-        Self { input, stdout: Tail::follow(pipes.stdout), stderr: Tail::follow(pipes.stderr) }
+/// Waits for the leader to end; attends to its streams if that takes longer than most commands do.
+async fn attended(group: &mut ProcessGroup, streams: &mut Streams) -> io::Result<ExitStatus> {
+    if !streams.has_more_input() {
+        tokio::select! {
+            biased;
+            status = group.wait() => return status,
+            () = sleep(UNATTENDED) => {}
+        }
     }
-
-    /// The tail of what it said: of its standard error, or else of its standard output.
-    async fn last_words(&self) -> String {
-        let closed = async { tokio::join!(self.stderr.closed(), self.stdout.closed()) };
-        let _ = timeout(OUTPUT_LINGER, closed).await;
-        let words = self.stderr.text();
-        if words.is_empty() { self.stdout.text() } else { words }
-    }
-}
-
-impl Drop for Streams {
-    fn drop(&mut self) {
-        self.input.abort();
-    }
-}
-
-/// A child need not read its input: how it exits counts, not the broken pipe.
-async fn write_body(mut stdin: ChildStdin, message: Arc<Message>) {
-    let _ = stdin.write_all(&message.body).await;
+    streams.attend();
+    group.wait().await
 }

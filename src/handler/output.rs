@@ -19,17 +19,22 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Reads `stream` to its end in a task of its own; the task ends when this is dropped.
-    pub(super) fn follow(stream: impl AsyncRead + Unpin + Send + 'static) -> Self {
-        Self::follow_with(stream, |_| {})
+    /// Reads `stream` to its end in a task of its own, and hands over each piece; an empty one is the
+    /// end. The task ends when this is dropped.
+    pub(super) fn follow_with(
+        stream: impl AsyncRead + Unpin + Send + 'static,
+        each: impl FnMut(&[u8]) + Send + 'static,
+    ) -> Self {
+        Self::follow_from(Vec::new(), stream, each)
     }
 
-    /// The same, and hands over each piece; an empty one is the end.
-    pub(super) fn follow_with(
+    /// The same for a stream whose beginning was read already.
+    pub(super) fn follow_from(
+        beginning: Vec<u8>,
         mut stream: impl AsyncRead + Unpin + Send + 'static,
         mut each: impl FnMut(&[u8]) + Send + 'static,
     ) -> Self {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let bytes = Arc::new(Mutex::new(beginning));
         let (close, closed) = watch::channel(false);
         let kept = bytes.clone();
         let reader = tokio::spawn(async move {
@@ -53,8 +58,7 @@ impl Tail {
 
     /// What is kept so far, as text.
     pub(super) fn text(&self) -> String {
-        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).trim().to_owned()
+        text(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -65,11 +69,16 @@ impl Drop for Tail {
 }
 
 /// Appends, and forgets all but the tail now and then.
-fn keep(kept: &mut Vec<u8>, more: &[u8]) {
+pub(super) fn keep(kept: &mut Vec<u8>, more: &[u8]) {
     kept.extend_from_slice(more);
     if kept.len() > 2 * ERROR_BYTES_MAX {
         kept.drain(..kept.len() - ERROR_BYTES_MAX);
     }
+}
+
+/// What was kept, as text.
+pub(super) fn text(kept: &[u8]) -> String {
+    String::from_utf8_lossy(kept).trim().to_owned()
 }
 
 /// `what: words`, or `what` alone if nothing was said.

@@ -44,18 +44,23 @@ pub(super) struct Pipes {
 }
 
 impl ProcessGroup {
-    /// Starts the command as the leader of a new group, with three pipes.
+    /// Starts the command as the leader of a new group.
     ///
     /// The child begins with no signal blocked and with SIGPIPE's default action, whatever this
-    /// process does (the standard library sees to it), and inherits no other descriptor of ours:
-    /// all are closed when it begins.
-    pub(super) fn spawn(command: &mut Command) -> io::Result<(Self, Pipes)> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut leader = command.process_group(0).kill_on_drop(true).spawn()?;
+    /// process does (the standard library sees to it), and inherits no other descriptor of ours than
+    /// the three streams that the command names: all are closed when it begins.
+    pub(super) fn spawn(command: &mut Command) -> io::Result<Self> {
+        let leader = command.process_group(0).kill_on_drop(true).spawn()?;
         let id = leader.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let (stdin, stdout, stderr) = (leader.stdin.take(), leader.stdout.take(), leader.stderr.take());
-        let group = Self { leader, id };
-        match (stdin, stdout, stderr) {
+        Ok(Self { leader, id })
+    }
+
+    /// The same, with three pipes.
+    pub(super) fn spawn_piped(command: &mut Command) -> io::Result<(Self, Pipes)> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut group = Self::spawn(command)?;
+        let leader = &mut group.leader;
+        match (leader.stdin.take(), leader.stdout.take(), leader.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => Ok((group, Pipes { stdin, stdout, stderr })),
             // Cannot be: all three were asked for just now.
             _ => Err(io::Error::other("the child has no pipes")),

@@ -90,7 +90,7 @@ impl Child {
         let mut command = Command::new(&options.program);
         command.args(&options.args);
         program::remove_our_settings(&mut command);
-        let (group, pipes) = ProcessGroup::spawn(&mut command)?;
+        let (group, pipes) = ProcessGroup::spawn_piped(&mut command)?;
         let pid = group.pid();
         Ok(Self {
             group,
