@@ -33,15 +33,13 @@ mod writer;
 
 use std::{
     path::{Path, PathBuf},
+    sync::mpsc,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use futures::future::{BoxFuture, FutureExt};
-use tokio::{
-    sync::{mpsc, oneshot},
-    task,
-};
+use tokio::{sync::oneshot, task};
 
 /// What a [`TransactionHandler`] writes through, and the library it comes from.
 pub use rusqlite::{self, Connection};
@@ -77,7 +75,7 @@ pub struct SqliteLedger {
     owners: Owners,
     reader: SqliteReader,
     /// `None` only while being dropped.
-    queue: Option<mpsc::Sender<Op>>,
+    queue: Option<mpsc::SyncSender<Op>>,
     writer: Option<JoinHandle<()>>,
     guard: Guard,
 }
@@ -116,7 +114,7 @@ impl SqliteLedger {
         let identity = Identity::of(&path).map_err(|e| {
             LedgerError::transient(format!("cannot find the files of {}: {e}", path.display()))
         })?;
-        let (queue, ops) = mpsc::channel(QUEUE_MAX);
+        let (queue, ops) = mpsc::sync_channel(QUEUE_MAX);
         let log = LogWatch::new(&path, options.log_bytes_max.into());
         let writer = Writer {
             connection,
@@ -164,10 +162,10 @@ impl SqliteLedger {
         let (reply, answer) = oneshot::channel();
         let queued = match &self.queue {
             Some(queue) => queue.try_send(op(reply)).map_err(|e| match e {
-                mpsc::error::TrySendError::Full(_) => {
+                mpsc::TrySendError::Full(_) => {
                     LedgerError::transient(format!("the ledger is {QUEUE_MAX} calls behind"))
                 }
-                mpsc::error::TrySendError::Closed(_) => stopped(),
+                mpsc::TrySendError::Disconnected(_) => stopped(),
             }),
             None => Err(stopped()),
         };
