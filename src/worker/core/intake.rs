@@ -21,9 +21,10 @@ use super::{
 impl Core {
     pub(super) fn delivered(&mut self, deliveries: Vec<Delivery>) {
         for Delivery { mut message, receipt } in deliveries {
+            let made_up = letter::made_up_key(&message);
             let origin = letter::restore(&mut message);
             let fingerprint = Fingerprint::of(&message.body);
-            match self.key_of(&message) {
+            match self.key_of(&message, made_up) {
                 Ok(key) => {
                     self.admit(Arrival { key, fingerprint, message, origin, receipts: vec![receipt] });
                 }
@@ -49,8 +50,8 @@ impl Core {
         }
     }
 
-    /// The message's own key, or the one that the policy makes up for it.
-    fn key_of(&mut self, message: &Message) -> Result<Key, MissingKey> {
+    /// The message's own key, or the one that the policy makes up for it, unless that was done before.
+    fn key_of(&mut self, message: &Message, before: Option<Key>) -> Result<Key, MissingKey> {
         let missing = match self.policy.key.extract(message) {
             Ok(key) => return Ok(key),
             Err(missing) => missing,
@@ -59,7 +60,9 @@ impl Core {
         let made_up = match self.policy.on_missing_key {
             OnMissingKey::DeadLetter => None,
             OnMissingKey::HashBody => Key::new(&key::body_key(&message.body)),
-            OnMissingKey::Process => Key::new(&format!("generated:{}", Uuid::now_v7())),
+            OnMissingKey::Process => {
+                before.or_else(|| Key::new(&format!("{}{}", letter::MADE_UP, Uuid::now_v7())))
+            }
         };
         made_up.ok_or(missing)
     }
