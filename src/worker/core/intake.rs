@@ -43,6 +43,7 @@ impl Core {
                         phase,
                         waits: 0,
                         ran: None,
+                        unsure: false,
                     });
                     self.give_up(id, None, Reason::MissingKey, error);
                 }
@@ -97,6 +98,7 @@ impl Core {
             phase: Phase::Queued,
             waits: 0,
             ran: None,
+            unsure: false,
         });
         self.by_key.insert(arrival.key, id);
         self.line.push_back(id);
@@ -184,7 +186,7 @@ impl Core {
 
     /// The session is gone, and every receipt with it: the broker hands all of it over again.
     ///
-    /// What has a claim goes on, and its redelivered copy joins it. What waits for its next attempt
+    /// What has a claim, or may have one, goes on, and its redelivered copy joins it. What waits for its next attempt
     /// stays for the same reason, so that the copy does not run early.
     pub(super) fn session_ended(&mut self) {
         self.settled.clear();
@@ -193,6 +195,7 @@ impl Core {
             group.receipts.clear();
             group.rivals.clear();
             match group.phase {
+                Phase::Queued if group.unsure => {}
                 Phase::Queued | Phase::Waiting | Phase::Publishing { ticket: None, pause: true, .. } => {
                     gone.push(*id)
                 }

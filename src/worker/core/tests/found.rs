@@ -28,3 +28,57 @@ fn a_key_that_was_made_up_stays_over_a_delay() {
     let (_, second) = claim_requests(&bench.feed(Event::Delivered(vec![delivery])));
     assert_eq!((second.key, second.origin), (first.key, Origin::Sequel(1)));
 }
+
+/// Two processes. The reply to a claim is lost, then the session; the redelivered copy comes to the other one,
+/// and met a claim of a living owner that had forgotten it: it waited until that process ended.
+#[test]
+fn a_claim_that_may_be_recorded_is_given_back_when_its_delivery_is_gone() {
+    let lost = || Err(LedgerError::transient("the reply was lost"));
+    for ends_before_the_reply in [false, true] {
+        let mut bench = Bench::new(|_| {});
+        let group = claims(&bench.deliver(&[("a", "x")]));
+        if ends_before_the_reply {
+            bench.feed(Event::SessionEnded);
+            bench.feed(Event::Claimed(group.clone(), lost()));
+        } else {
+            bench.feed(Event::Claimed(group.clone(), lost()));
+            bench.feed(Event::SessionEnded);
+        }
+        assert_eq!(claims(&bench.after(Duration::from_secs(1))), group, "what became of it?");
+        let commands = bench.feed(Event::Claimed(group.clone(), Ok(vec![claimed(1)])));
+        assert_eq!(finishes(&commands), [(Ending::Released { interrupted: false }, 0)]);
+        assert!(runs(&commands).is_empty());
+        bench.feed(recorded(&group));
+        assert_eq!(bench.core.in_flight(), 0);
+    }
+}
+
+/// The same, but its copy is here again before the ledger answers.
+#[test]
+fn a_claim_that_may_be_recorded_runs_for_the_redelivered_copy() {
+    let mut bench = Bench::new(|_| {});
+    let group = claims(&bench.deliver(&[("a", "x")]));
+    bench.feed(Event::Claimed(group.clone(), Err(LedgerError::transient("the reply was lost"))));
+    bench.feed(Event::SessionEnded);
+    assert!(claims(&bench.deliver(&[("a", "x")])).is_empty());
+    assert_eq!(claims(&bench.after(Duration::from_secs(1))), group);
+    assert_eq!(runs(&bench.feed(Event::Claimed(group.clone(), Ok(vec![claimed(1)])))), group);
+}
+
+/// The same for a handler inside the ledger: it is asked for without a run.
+#[test]
+fn an_apply_that_may_be_recorded_is_asked_for_without_a_run() {
+    let mut bench = Bench::new(|_| {});
+    bench.core = Core::new(bench.core.policy.clone(), 10, 0, bench.now).applying();
+    let attempts_max = |commands: &[Command]| match commands {
+        [Command::Apply(groups, requests)] => (groups.clone(), requests[0].attempts_max),
+        other => panic!("{other:?}"),
+    };
+    let (group, most) = attempts_max(&bench.deliver(&[("a", "x")]));
+    assert_eq!(most, 2);
+    bench.feed(Event::Applied(group.clone(), Err(LedgerError::transient("the reply was lost"))));
+    bench.feed(Event::SessionEnded);
+    assert_eq!(attempts_max(&bench.after(Duration::from_secs(1))), (group.clone(), 0));
+    let commands = bench.feed(Event::Applied(group, Ok(vec![Applied::Unrun(claimed(1))])));
+    assert_eq!(finishes(&commands), [(Ending::Released { interrupted: false }, 0)]);
+}
