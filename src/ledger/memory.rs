@@ -107,7 +107,8 @@ impl Memory {
             State::Failed => (entry.attempts + 1, entry.interrupted),
             State::Dead => (1, false),
         };
-        if entry.state == State::Dead {
+        // The copies of the last life count no more, nor do those of another body.
+        if entry.state == State::Dead || another_body {
             entry.parked = 0;
         }
         entry.state = State::Processing;

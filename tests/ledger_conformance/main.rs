@@ -56,6 +56,7 @@ every_ledger!([
     copies::what_was_dead_without_a_copy_is_never_superseded,
     copies::a_new_life_forgets_the_copies_of_the_last_one,
     copies::another_body_is_never_superseded,
+    copies::a_copy_of_another_body_supersedes_nothing,
     failures::each_failed_attempt_is_kept_with_its_time_and_error,
     failures::only_a_failure_adds_to_the_history,
     failures::a_repeated_finish_is_one_failure,
