@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     key::{self, Fingerprint, Key, MissingKey},
+    ledger::{Ending, Origin},
     message::{Delivery, Message, Receipt, Settlement},
 };
 
@@ -15,7 +16,7 @@ use super::{
         outcome::Outcome,
         policy::{OnMismatch, OnMissingKey},
     },
-    Arrival, Core, Group, GroupId, Phase,
+    Arrival, Core, Group, GroupId, Phase, Purpose,
 };
 
 impl Core {
@@ -76,6 +77,12 @@ impl Core {
         }
         if let Some(group) = self.by_key.get(&arrival.key).and_then(|id| self.groups.get_mut(id)) {
             let same = self.policy.on_mismatch == OnMismatch::Ack || group.fingerprint == arrival.fingerprint;
+            if same && matches!(arrival.origin, Origin::Sequel(_)) && group.goes_on_as_a_copy() {
+                // It may be that very copy, which is then all that is left of the message: it is not settled
+                // with the original, but has its turn when the ledger knows of it.
+                group.rivals.push(arrival);
+                return;
+            }
             if same {
                 group.receipts.extend(arrival.receipts);
                 group.origin = group.origin.max(arrival.origin);
@@ -208,6 +215,19 @@ impl Core {
         }
         for id in gone {
             self.remove(id);
+        }
+    }
+}
+
+impl Group {
+    /// Its copy is on its way to a delay queue, or waits there, and may come back before its row says so.
+    fn goes_on_as_a_copy(&self) -> bool {
+        match &self.phase {
+            Phase::Publishing { purpose, .. } => matches!(purpose, Purpose::Delay(_)),
+            Phase::Finishing { ending, .. } => matches!(ending, Ending::Failed { parked: true, .. }),
+            Phase::Queued | Phase::Claiming { .. } | Phase::Waiting | Phase::Running { .. } | Phase::Held => {
+                false
+            }
         }
     }
 }

@@ -82,3 +82,25 @@ fn an_apply_that_may_be_recorded_is_asked_for_without_a_run() {
     let commands = bench.feed(Event::Applied(group, Ok(vec![Applied::Unrun(claimed(1))])));
     assert_eq!(finishes(&commands), [(Ending::Released { interrupted: false }, 0)]);
 }
+
+/// The ledger is away for longer than a delay, so the waiting copy comes back before the row says that it waits. It
+/// joined its original, and both were acked.
+#[test]
+fn a_copy_that_is_back_before_its_finish_is_not_settled_with_its_original() {
+    let mut bench = Bench::new(|policy| policy.retry.initial_interval = Duration::from_secs(10));
+    let group = bench.run_one("a", 1);
+    let commands = bench.feed(Event::Ran(group, retry()));
+    let [Command::Publish(_, letter)] = &commands[..] else { panic!("{commands:?}") };
+    let (_, copy) = crate::worker::letter::compose(letter, "q");
+    let finish = bench.feed(Event::Published(group, Ok(())));
+    assert_eq!(finishes(&finish), [(failed(true, 10), 0)]);
+    bench.feed(Event::Finished(vec![group], Err(LedgerError::transient("disk full"))));
+
+    let message = Message { properties: copy.properties, body: copy.body.to_vec(), ..Message::default() };
+    let delivery = Delivery { message: Arc::new(message), receipt: Receipt::new(SESSION, 2) };
+    bench.feed(Event::Delivered(vec![delivery]));
+    assert_eq!(finishes(&bench.after(Duration::from_secs(10))), [(failed(true, 10), 0)]);
+    let commands = bench.feed(recorded(&[group]));
+    assert_eq!(settled(&commands), [(1, Settlement::Ack)], "the original alone");
+    assert_eq!(claims(&commands).len(), 1, "the copy is the next attempt");
+}
