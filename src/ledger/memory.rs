@@ -99,7 +99,8 @@ impl Memory {
                 entry.last_duplicate = Some(now);
                 return Claim::Duplicate;
             }
-            State::Processing if own => return Claim::Claimed(entry.ticket(row)),
+            State::Processing if own && !another_body => return Claim::Claimed(entry.ticket(row)),
+            State::Processing if own => (entry.attempts, entry.interrupted),
             State::Processing if living.contains(&entry.owner) => {
                 return Claim::InFlight { owner: entry.owner.clone() };
             }

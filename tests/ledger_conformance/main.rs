@@ -39,6 +39,7 @@ every_ledger!([
     claims::a_failed_key_is_claimed_as_the_next_attempt,
     claims::a_dead_key_is_claimed_from_attempt_one,
     claims::a_claim_whose_reply_was_lost_is_given_again,
+    claims::a_lost_claim_is_given_to_another_body_of_its_owner,
     claims::one_of_32_concurrent_claims_wins,
     claims::results_come_in_request_order,
     claims::a_large_batch_is_one_call,

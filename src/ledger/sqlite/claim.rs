@@ -61,7 +61,8 @@ pub(super) fn claim(
             batch.prepare(COUNT_DUPLICATES)?.execute((found.id, request.copies, now))?;
             return Ok(Claim::Duplicate);
         }
-        State::Processing if own => return Ok(Claim::Claimed(found.ticket())),
+        State::Processing if own && !another_body => return Ok(Claim::Claimed(found.ticket())),
+        State::Processing if own => (found.attempts, found.interrupted),
         State::Processing => match batch.living_owner(found.owner_id)? {
             Some(owner) => return Ok(Claim::InFlight { owner }),
             None => (found.attempts.saturating_add(1), true),
