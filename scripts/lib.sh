@@ -51,6 +51,8 @@ package_names() {
         *:cc) echo gcc ;;
         apt-get:sqlite3 | zypper:sqlite3) echo sqlite3 ;;
         *:sqlite3) echo sqlite ;;
+        apt-get:faketime) echo faketime ;;
+        *:faketime) echo libfaketime ;;
         pacman:rabbitmq-server | brew:rabbitmq-server) echo rabbitmq ;;
         *) echo "$2" ;;
     esac
