@@ -190,6 +190,11 @@ impl Broker {
         Some(unacked)
     }
 
+    /// What a receipt is for, if it is still unacked.
+    pub fn find(&self, receipt: &Receipt) -> Option<&Unacked> {
+        self.sessions.get(&receipt.session())?.unacked.get(&receipt.tag())
+    }
+
     /// All that it holds, the dead letters included.
     pub fn stored(&self) -> impl Iterator<Item = &Stored> {
         let delayed = self.delayed.iter().map(|(_, stored)| stored);

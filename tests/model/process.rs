@@ -34,6 +34,8 @@ pub struct Process {
     /// The drain deadline has passed: handlers are told to stop.
     pub is_stopping: bool,
     pub runs: BTreeMap<GroupId, Run>,
+    /// Keys whose claims the ledger has called lost, in an answer that is on its way.
+    pub lost: Vec<String>,
     /// Handles inside the ledger's transaction, if the ledger is SQLite.
     pub effects: Option<SqliteEffects>,
 }
@@ -50,6 +52,7 @@ impl Process {
             is_draining: false,
             is_stopping: false,
             runs: BTreeMap::new(),
+            lost: Vec::new(),
             effects,
         }
     }

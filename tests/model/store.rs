@@ -9,7 +9,7 @@ use std::{
 
 use ackonce::ledger::{
     Applied, Apply, Claim, ClaimRequest, Effects, Ending, Failure, Filter, Finish, Finished, Inspect, Ledger,
-    LedgerError, Millis, Owner, Row,
+    LedgerError, Millis, Owner, Prune, Row,
     memory::MemoryLedger,
     prune::Pruner,
     sqlite::{Attempt, Connection, HandlerError, SqliteEffects, SqliteLedger, SqliteOptions},
@@ -171,6 +171,20 @@ impl Store {
     /// One pass, as the worker makes them in the background.
     pub fn prune(&mut self, now: Millis) {
         self.runtime.block_on(self.pruner.pass(now)).unwrap();
+    }
+
+    /// All that is old enough, as an operator who asks for it.
+    pub fn prune_at_once(&self, retention: Duration, now: Millis) {
+        let retention_ms = Millis::try_from(retention.as_millis()).unwrap_or(Millis::MAX);
+        let mut after_row = 0;
+        loop {
+            let step = Prune { retention_ms, rows_max: 5, after_row };
+            let pruned = self.wait(self.ledger.prune(step, now)).unwrap();
+            if pruned.complete {
+                return;
+            }
+            after_row = pruned.last_row;
+        }
     }
 
     pub fn rows(&self) -> Vec<Row> {

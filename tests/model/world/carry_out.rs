@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ackonce::{
     handler::Verdict,
+    message::{Receipt, Settlement},
     worker::core::{Command, Event, GroupId, Run},
 };
 
@@ -20,12 +21,14 @@ impl World {
         if let Event::Ran(group, _) = &event {
             process.runs.remove(group);
         }
+        let answered = matches!(event, Event::Finished(..));
+        let lost = if answered { std::mem::take(&mut process.lost) } else { Vec::new() };
         process.core.handle(event, now);
-        self.carry_out(pid)
+        self.carry_out(pid, &lost)
     }
 
-    /// Until nothing is left, as the worker's driver does.
-    fn carry_out(&mut self, pid: Pid) -> Checked {
+    /// Until nothing is left, as the worker's driver does. Claims that have just been `lost` settle nothing.
+    fn carry_out(&mut self, pid: Pid, lost: &[String]) -> Checked {
         loop {
             let Some(process) = self.process(pid) else { return Ok(()) };
             let commands = process.core.submit();
@@ -33,6 +36,9 @@ impl World {
                 break;
             }
             for command in commands {
+                if let Command::Settle(settlements) = &command {
+                    self.settles_nothing_lost(settlements, lost)?;
+                }
                 self.command(pid, command)?;
             }
         }
@@ -49,6 +55,16 @@ impl World {
             Some(process) => self.checks.holds(process),
             None => Ok(()),
         }
+    }
+
+    fn settles_nothing_lost(&self, settlements: &[(Receipt, Settlement)], lost: &[String]) -> Checked {
+        for (receipt, settlement) in settlements.iter().filter(|(_, s)| *s != Settlement::Return) {
+            let key = self.broker.find(receipt).and_then(|unacked| unacked.stored.class().key);
+            if let Some(key) = key.filter(|key| lost.contains(key)) {
+                return Err(format!("{key}: its claim is lost, and {settlement:?} settles a delivery of it"));
+            }
+        }
+        Ok(())
     }
 
     fn command(&mut self, pid: Pid, command: Command) -> Checked {

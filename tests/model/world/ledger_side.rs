@@ -61,7 +61,13 @@ impl World {
                 Event::Applied(groups, failure.map_or(Ok(answers), Err))
             }
             Command::Finish(groups, finishes) => {
+                let keys: Vec<_> = finishes.iter().map(|finish| finish.key.to_string()).collect();
                 let finished = if recorded { self.finish(pid, finishes)? } else { Vec::new() };
+                let lost = keys.into_iter().zip(&finished).filter(|(_, result)| **result == Finished::Lost);
+                let lost = if failure.is_none() { lost.map(|(key, _)| key).collect() } else { Vec::new() };
+                if let Some(process) = self.process(pid) {
+                    process.lost = lost;
+                }
                 Event::Finished(groups, failure.map_or(Ok(finished), Err))
             }
             other => return Err(format!("{other:?} is no operation of the ledger")),

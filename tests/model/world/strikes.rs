@@ -30,12 +30,14 @@ impl World {
         Ok(())
     }
 
-    /// Some passes in a row.
+    /// Some passes in a row, or all at once.
     fn prune(&mut self) -> Checked {
         let before = self.store.rows();
         let wall_ms = self.wall_ms();
-        for _ in 0..20 {
-            self.store.prune(wall_ms);
+        if self.rng.u32(..3) == 0 {
+            self.store.prune_at_once(self.plan.retention, wall_ms);
+        } else {
+            (0..20).for_each(|_| self.store.prune(wall_ms));
         }
         let after: HashSet<_> = self.store.rows().into_iter().map(|row| row.message_id).collect();
         let removed: Vec<_> = before.into_iter().filter(|row| !after.contains(&row.message_id)).collect();
