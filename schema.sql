@@ -40,7 +40,8 @@ CREATE TABLE messages (
     key               TEXT NOT NULL           -- what identifies the message in its scope, compared bytewise
                       CHECK (key <> ''),
     state             TEXT NOT NULL           -- see above; only a done row makes a message a duplicate
-                      CHECK (state IN ('processing', 'done', 'failed', 'dead')),
+                      CHECK (state = 'processing' OR state = 'done' OR state = 'failed' OR state = 'dead'),
+                                              -- (for `IN` SQLite would build a table anew with every change)
     attempts          INTEGER NOT NULL        -- started and not given back; counts the running one
                       CHECK (attempts >= 0),
     interrupted       INTEGER NOT NULL DEFAULT 0 -- 1: the attempt before the current (or next) one was cut off

@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use slotmap::SlotMap;
 use tokio::time::Instant;
 use tracing::{error, info};
 
@@ -36,8 +37,14 @@ use super::{
     policy::Policy,
 };
 
-/// Names a group; never used twice.
-pub type GroupId = u64;
+/// Batches of claims (and of finishes) under way, at most: while one is written the next one already waits, so
+/// that neither the ledger nor the worker waits for the other.
+const BATCHES_MAX: usize = 2;
+
+slotmap::new_key_type! {
+    /// Names a group; never used twice.
+    pub struct GroupId;
+}
 
 /// What happened.
 #[derive(Debug)]
@@ -108,9 +115,8 @@ pub enum Purpose {
 #[derive(Debug)]
 pub struct Core {
     policy: Arc<Policy>,
-    groups: HashMap<GroupId, Group>,
+    groups: SlotMap<GroupId, Group>,
     by_key: HashMap<Key, GroupId>,
-    next_group: GroupId,
     /// Groups in [`Phase::Queued`], in order. Ids of groups that are gone are skipped.
     line: VecDeque<GroupId>,
     /// Groups in [`Phase::Finishing`] whose finish is to be submitted.
@@ -121,9 +127,9 @@ pub struct Core {
     slots: usize,
     /// Claims are made together with their runs.
     applies: bool,
-    /// A batch of claims (or of claims with their runs) is under way.
-    claim_open: bool,
-    finish_open: bool,
+    /// Batches under way: of claims (or of claims with their runs), and of finishes.
+    claims_open: usize,
+    finishes_open: usize,
     ledger: Outage,
     ledger_away: bool,
     handler: Outage,
@@ -210,17 +216,16 @@ impl Core {
     pub fn new(policy: Arc<Policy>, slots: usize, seed: u64, now: Instant) -> Self {
         Self {
             policy,
-            groups: HashMap::new(),
+            groups: SlotMap::with_key(),
             by_key: HashMap::new(),
-            next_group: 0,
             line: VecDeque::new(),
             ending: VecDeque::new(),
             timers: BTreeMap::new(),
             next_timer: 0,
             slots,
             applies: false,
-            claim_open: false,
-            finish_open: false,
+            claims_open: 0,
+            finishes_open: 0,
             ledger: Outage::new(Duration::from_millis(100), Duration::from_secs(5)),
             ledger_away: false,
             handler: Outage::new(Duration::from_millis(500), Duration::from_secs(10)),
@@ -279,7 +284,17 @@ impl Core {
 
     /// A drain is complete: nothing is here any more.
     pub fn is_drained(&self) -> bool {
-        self.draining && self.groups.is_empty() && !self.claim_open && !self.finish_open
+        self.draining && self.groups.is_empty() && self.claims_open == 0 && self.finishes_open == 0
+    }
+
+    /// Whether further deliveries could be of use now. While batches of claims are under way they could only
+    /// wait here, and taking them in one by one would wake the worker for each.
+    pub fn has_use_for_deliveries(&self) -> bool {
+        self.claims_open < self.claims_open_max()
+    }
+
+    fn claims_open_max(&self) -> usize {
+        if self.applies { 1 } else { BATCHES_MAX }
     }
 
     pub fn counts(&self) -> Counts {
@@ -311,7 +326,7 @@ impl Core {
 
     /// A group's own timer: what it waited for is tried again.
     fn group_due(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         match &mut group.phase {
             Phase::Waiting => self.enqueue(id),
             Phase::Held => self.readmit(id),
@@ -326,9 +341,12 @@ impl Core {
 
     /// The ledger failed: nothing is submitted until it may have healed, or ever again.
     fn ledger_failed(&mut self, failure: LedgerError) {
-        self.ledger_away = true;
+        let known = std::mem::replace(&mut self.ledger_away, true);
         if !failure.is_transient() {
             self.out.push(Command::Fail(failure));
+            return;
+        }
+        if known {
             return;
         }
         let outage = self.ledger.fail(self.now);

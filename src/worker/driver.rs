@@ -25,7 +25,7 @@ use crate::{
     broker::{BrokerError, Session},
     handler::{Verdict, Work},
     ledger::{Owner, unix_millis},
-    message::SessionId,
+    message::{Delivery, SessionId},
 };
 
 use super::{
@@ -105,10 +105,9 @@ impl Driver {
                 }
                 Some(event) = self.work.next() => self.take(event),
                 Some(ran) = self.runs.join_next() => self.take_run(ran),
-                received = link::receive(&mut self.session) => match received {
-                    Ok(deliveries) => self.take(Event::Delivered(deliveries)),
-                    Err(why) => self.session_ended(&why),
-                },
+                received = link::receive(&mut self.session), if self.core.has_use_for_deliveries() => {
+                    self.take_received(received);
+                }
                 Some(opened) = &mut self.connecting => self.session_opened(opened)?,
                 () = until(wake) => self.take(Event::Wake),
             }
@@ -117,6 +116,12 @@ impl Driver {
             }
             while let Some(ran) = self.runs.try_join_next() {
                 self.take_run(ran);
+            }
+            // The batch that follows takes along all that has come while the one before was written.
+            if self.core.has_use_for_deliveries()
+                && let Some(received) = link::receive(&mut self.session).now_or_never()
+            {
+                self.take_received(received);
             }
         }
     }
@@ -129,6 +134,13 @@ impl Driver {
         self.core.counts()
     }
 
+    fn take_received(&mut self, received: Result<Vec<Delivery>, BrokerError>) {
+        match received {
+            Ok(deliveries) => self.take(Event::Delivered(deliveries)),
+            Err(why) => self.session_ended(&why),
+        }
+    }
+
     fn take_run(&mut self, ran: Result<(GroupId, Verdict), tokio::task::JoinError>) {
         // A run catches its handler's panic, and nobody aborts runs, so there is always a result.
         if let Ok((group, verdict)) = ran {
@@ -137,16 +149,23 @@ impl Driver {
     }
 
     /// Until nothing is left: a run that ends at once is an event by itself, which nobody would wait for.
+    /// What goes to the ledger goes last, so that the finishes of such runs share a transaction with the
+    /// claims of the next ones.
     fn carry_out_all(&mut self) -> Result<(), WorkerError> {
+        let mut batches = Vec::new();
         loop {
             let commands = self.core.submit();
             if commands.is_empty() {
-                return Ok(());
+                break;
             }
             for command in commands {
-                self.carry_out(command)?;
+                match command {
+                    Command::Claim(..) | Command::Finish(..) | Command::Apply(..) => batches.push(command),
+                    at_once => self.carry_out(at_once)?,
+                }
             }
         }
+        batches.into_iter().try_for_each(|batch| self.carry_out(batch))
     }
 
     fn carry_out(&mut self, command: Command) -> Result<(), WorkerError> {

@@ -18,8 +18,9 @@ pub(super) struct Report {
     ratio: f64,
     /// The rounds' ratios, smallest first.
     ratios: Vec<f64>,
-    /// Of this process, per message of the full path.
-    cpu_us_per_message: f64,
+    /// CPU time of this process per message.
+    raw_cpu_us: f64,
+    full_cpu_us: f64,
     /// Calls to the ledger in all rounds; each is a commit, or shares one with others.
     ledger_calls: u64,
     operations_per_call: f64,
@@ -39,6 +40,7 @@ struct Percentiles {
 impl Report {
     pub(super) fn new(args: &BenchArgs, rounds: &[Measured]) -> Self {
         let rate = |time: Duration| args.messages as f64 / time.as_secs_f64();
+        let per_message = |cpu: Duration| cpu.as_secs_f64() * 1e6 / args.messages as f64;
         let mut ratios: Vec<f64> =
             rounds.iter().map(|round| round.raw.as_secs_f64() / round.full.as_secs_f64()).collect();
         ratios.sort_by(f64::total_cmp);
@@ -56,9 +58,8 @@ impl Report {
             full_rate: median(rounds.iter().map(|round| rate(round.full)).collect()),
             ratio: median(ratios.clone()),
             ratios,
-            cpu_us_per_message: median(
-                rounds.iter().map(|round| round.cpu.as_secs_f64() * 1e6 / args.messages as f64).collect(),
-            ),
+            raw_cpu_us: median(rounds.iter().map(|round| per_message(round.raw_cpu)).collect()),
+            full_cpu_us: median(rounds.iter().map(|round| per_message(round.full_cpu)).collect()),
             ledger_calls,
             operations_per_call: operations as f64 / ledger_calls.max(1) as f64,
             claim_ms: percentiles(claims),
@@ -84,7 +85,10 @@ impl Report {
             low.unwrap_or_default(),
             high.unwrap_or_default(),
         );
-        println!("CPU                 {:>10.1} µs per message", self.cpu_us_per_message);
+        println!(
+            "CPU                 {:>10.1} µs per message; the raw consumer {:.1} µs",
+            self.full_cpu_us, self.raw_cpu_us
+        );
         println!(
             "ledger              {:>10.1} operations per call, {} calls",
             self.operations_per_call, self.ledger_calls

@@ -41,8 +41,9 @@ pub(super) struct Round<'a> {
 pub(super) struct Measured {
     pub(super) raw: Duration,
     pub(super) full: Duration,
-    /// Of this process, during the full path.
-    pub(super) cpu: Duration,
+    /// CPU time of this process during each of them.
+    pub(super) raw_cpu: Duration,
+    pub(super) full_cpu: Duration,
     pub(super) calls: Calls,
 }
 
@@ -77,11 +78,7 @@ impl Round<'_> {
         self.bar.set_message("publishing");
         load::publish(self.publisher, self.queue, &body, &self.ids()).await?;
         self.bar.set_message("raw consumer");
-        let start = Instant::now();
-        raw::consume(self.endpoints, self.queue, args.prefetch, args.messages)
-            .await
-            .map_err(Failure::failed)?;
-        let raw = start.elapsed();
+        let (raw, raw_cpu) = timed(self.raw()).await?;
 
         self.bar.set_message("filling the ledger");
         let folder = tempfile_in(&args.folder)?;
@@ -90,11 +87,13 @@ impl Round<'_> {
         self.bar.set_message("publishing");
         load::publish(self.publisher, self.queue, &body, &ids).await?;
         self.bar.set_message("full path");
-        let cpu = cpu_time();
-        let start = Instant::now();
-        self.full(Arc::new(ledger.clone())).await?;
-        let full = start.elapsed();
-        Ok(Measured { raw, full, cpu: cpu_time().saturating_sub(cpu), calls: ledger.calls() })
+        let (full, full_cpu) = timed(self.full(Arc::new(ledger.clone()))).await?;
+        Ok(Measured { raw, full, raw_cpu, full_cpu, calls: ledger.calls() })
+    }
+
+    async fn raw(&self) -> Result<(), Failure> {
+        let args = self.args;
+        raw::consume(self.endpoints, self.queue, args.prefetch, args.messages).await.map_err(Failure::failed)
     }
 
     fn ids(&self) -> Vec<String> {
@@ -198,6 +197,13 @@ fn tempfile_in(parent: &Path) -> Result<Folder, Failure> {
     std::fs::create_dir(&path)
         .map_err(|error| Failure::usage(format!("cannot make the folder {}: {error}", path.display())))?;
     Ok(Folder { path })
+}
+
+/// How long some work takes, and how much CPU time of this process.
+async fn timed(work: impl Future<Output = Result<(), Failure>>) -> Result<(Duration, Duration), Failure> {
+    let (start, cpu) = (Instant::now(), cpu_time());
+    work.await?;
+    Ok((start.elapsed(), cpu_time().saturating_sub(cpu)))
 }
 
 /// User and system time of this process so far.

@@ -1,18 +1,24 @@
-//! What one transaction shares between its rows: ids of names, and who is alive.
+//! What one transaction shares between its rows: its statements, ids of names, and who is alive.
 
 use std::{cell::RefCell, collections::HashMap, path::Path, sync::Arc};
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
 
 use super::{errors::RowError, owners::Owners};
 use crate::ledger::{LedgerError, Millis};
+
+/// Ids by name. There are few names in a transaction.
+type Names = RefCell<Vec<(Arc<str>, i64)>>;
 
 /// One transaction's view of the ledger.
 pub(super) struct Batch<'a> {
     connection: &'a Connection,
     owners: &'a Owners,
-    scope_ids: RefCell<HashMap<Arc<str>, i64>>,
-    owner_ids: RefCell<HashMap<Arc<str>, i64>>,
+    /// Taken from the connection's cache at their first use, which costs as much as a small statement, and
+    /// given back with the batch.
+    statements: RefCell<Vec<(&'static str, CachedStatement<'a>)>>,
+    scope_ids: Names,
+    owner_ids: Names,
     /// Owners by id: name, and whether they were alive when first asked for.
     living: RefCell<HashMap<i64, (Arc<str>, bool)>>,
 }
@@ -22,6 +28,7 @@ impl<'a> Batch<'a> {
         Self {
             connection,
             owners,
+            statements: RefCell::default(),
             scope_ids: RefCell::default(),
             owner_ids: RefCell::default(),
             living: RefCell::default(),
@@ -38,8 +45,36 @@ impl<'a> Batch<'a> {
         self.connection
     }
 
-    pub(super) fn prepare(&self, sql: &str) -> rusqlite::Result<CachedStatement<'a>> {
-        self.connection.prepare_cached(sql)
+    /// Does something with a statement of the ledger's own.
+    pub(super) fn with<T>(
+        &self,
+        sql: &'static str,
+        work: impl FnOnce(&mut CachedStatement<'a>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let known = |(text, _): &(&'static str, _)| *text == sql;
+        let position = self.statements.borrow().iter().position(known);
+        let mut statement = match position {
+            Some(position) => self.statements.borrow_mut().swap_remove(position).1,
+            None => self.connection.prepare_cached(sql)?,
+        };
+        let result = work(&mut statement);
+        self.statements.borrow_mut().push((sql, statement));
+        result
+    }
+
+    /// How many rows a statement has changed.
+    pub(super) fn execute(&self, sql: &'static str, parameters: impl Params) -> rusqlite::Result<usize> {
+        self.with(sql, |statement| statement.execute(parameters))
+    }
+
+    /// The one row that a query finds, if it finds one.
+    pub(super) fn find<T>(
+        &self,
+        sql: &'static str,
+        parameters: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        self.with(sql, |statement| statement.query_row(parameters, read).optional())
     }
 
     /// The scope's id, if any key was ever claimed in it.
@@ -51,7 +86,7 @@ impl<'a> Batch<'a> {
         if let Some(id) = self.scope_id(name)? {
             return Ok(id);
         }
-        self.prepare("INSERT INTO scopes (name) VALUES (?1)")?.execute([&**name])?;
+        self.execute("INSERT INTO scopes (name) VALUES (?1)", [&**name])?;
         Ok(remember(&self.scope_ids, name, self.connection.last_insert_rowid()))
     }
 
@@ -64,7 +99,7 @@ impl<'a> Batch<'a> {
         if let Some(id) = self.owner_id(name)? {
             return Ok(id);
         }
-        self.prepare("INSERT INTO owners (name, since_ms) VALUES (?1, ?2)")?.execute((&**name, now))?;
+        self.execute("INSERT INTO owners (name, since_ms) VALUES (?1, ?2)", (&**name, now))?;
         Ok(remember(&self.owner_ids, name, self.connection.last_insert_rowid()))
     }
 
@@ -73,10 +108,8 @@ impl<'a> Batch<'a> {
         if let Some((name, alive)) = self.living.borrow().get(&id) {
             return Ok(alive.then(|| name.clone()));
         }
-        let name: Option<String> = self
-            .prepare("SELECT name FROM owners WHERE id = ?1")?
-            .query_row([id], |row| row.get(0))
-            .optional()?;
+        let name: Option<String> =
+            self.find("SELECT name FROM owners WHERE id = ?1", [id], |row| row.get(0))?;
         let name: Arc<str> = name.unwrap_or_default().into();
         let alive =
             self.owners.is_alive(&name).map_err(|e| unknown_liveness(self.owners.dir(), &name, &e))?;
@@ -84,22 +117,17 @@ impl<'a> Batch<'a> {
         Ok(alive.then_some(name))
     }
 
-    fn id(
-        &self,
-        known: &RefCell<HashMap<Arc<str>, i64>>,
-        sql: &str,
-        name: &Arc<str>,
-    ) -> rusqlite::Result<Option<i64>> {
-        if let Some(id) = known.borrow().get(name) {
+    fn id(&self, known: &Names, sql: &'static str, name: &Arc<str>) -> rusqlite::Result<Option<i64>> {
+        if let Some((_, id)) = known.borrow().iter().find(|(known, _)| known == name) {
             return Ok(Some(*id));
         }
-        let id = self.prepare(sql)?.query_row([&**name], |row| row.get(0)).optional()?;
+        let id = self.find(sql, [&**name], |row| row.get(0))?;
         Ok(id.map(|id| remember(known, name, id)))
     }
 }
 
-fn remember(known: &RefCell<HashMap<Arc<str>, i64>>, name: &Arc<str>, id: i64) -> i64 {
-    known.borrow_mut().insert(name.clone(), id);
+fn remember(known: &Names, name: &Arc<str>, id: i64) -> i64 {
+    known.borrow_mut().push((name.clone(), id));
     id
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::Row;
 
 use super::{batch::Batch, errors::RowError};
 use crate::{
@@ -43,13 +43,14 @@ pub(super) fn claim(
     let key = request.key.as_str();
     let fingerprint = request.fingerprint.map(|f| f.0);
 
-    let inserted = batch.prepare(INSERT)?.execute((scope_id, key, owner_id, fingerprint, now))?;
+    let inserted = batch.execute(INSERT, (scope_id, key, owner_id, fingerprint, now))?;
     if inserted == 1 {
         let row = batch.connection().last_insert_rowid();
         return Ok(Claim::Claimed(Ticket { row, attempt: 1, interrupted: false, first_seen: now }));
     }
-    let found = batch.prepare(LOOK)?.query_row((scope_id, key), Found::read).optional()?;
-    let Some(found) = found else { return Ok(Claim::Refused(IGNORED.to_owned())) };
+    let Some(found) = batch.find(LOOK, (scope_id, key), Found::read)? else {
+        return Ok(Claim::Refused(IGNORED.to_owned()));
+    };
 
     let (own, another_body) = (found.owner_id == owner_id, found.is_another_body(request.fingerprint));
     if !another_body && request.origin.is_superseded(found.state, found.attempts, found.parked, own) {
@@ -58,7 +59,7 @@ pub(super) fn claim(
     let (attempt, interrupted) = match found.state {
         State::Done if another_body => return Ok(Claim::Mismatch),
         State::Done => {
-            batch.prepare(COUNT_DUPLICATES)?.execute((found.id, request.copies, now))?;
+            batch.execute(COUNT_DUPLICATES, (found.id, request.copies, now))?;
             return Ok(Claim::Duplicate);
         }
         State::Processing if own && !another_body => return Ok(Claim::Claimed(found.ticket())),
@@ -71,7 +72,7 @@ pub(super) fn claim(
         State::Dead => (1, false),
     };
     let claimed = (found.id, attempt, interrupted, owner_id, fingerprint, now, another_body);
-    let changed = batch.prepare(CLAIM_AGAIN)?.execute(claimed)?;
+    let changed = batch.execute(CLAIM_AGAIN, claimed)?;
     if changed != 1 {
         return Ok(Claim::Refused(IGNORED.to_owned()));
     }

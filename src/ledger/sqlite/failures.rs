@@ -31,8 +31,8 @@ pub(super) fn add(
     error: &str,
     now: Millis,
 ) -> rusqlite::Result<()> {
-    batch.prepare(ADD)?.execute((message, attempt, now, ran.map(millis), error))?;
-    batch.prepare(TRIM)?.execute((message, FAILURES_MAX)).map(drop)
+    batch.execute(ADD, (message, attempt, now, ran.map(millis), error))?;
+    batch.execute(TRIM, (message, FAILURES_MAX)).map(drop)
 }
 
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<FailedAttempt> {

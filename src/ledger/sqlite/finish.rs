@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::Row;
 
 use super::{
     batch::Batch,
@@ -42,7 +42,7 @@ pub(super) fn finish(
         Ending::Released { .. } => (State::Failed, attempt.saturating_sub(1), None),
     };
     let released = matches!(finish.ending, Ending::Released { .. });
-    let changed = batch.prepare(FINISH)?.execute((
+    let parameters = (
         row,
         scope_id,
         key,
@@ -57,15 +57,15 @@ pub(super) fn finish(
         matches!(finish.ending, Ending::Failed { parked: true, .. } | Ending::Dead { copied: true, .. }),
         finish.ending.next_attempt(now),
         matches!(finish.ending, Ending::Released { interrupted: true }),
-    ))?;
-    if changed == 1 {
+    );
+    if batch.execute(FINISH, parameters)? == 1 {
         if let Some(error) = error {
             failures::add(batch, row, attempt, finish.ran, error, now)?;
         }
         return Ok(Finished::Recorded);
     }
     let read = |row: &Row<'_>| Ok((read_state(row, 0)?, row.get::<_, u32>(1)?));
-    let found = batch.prepare(LOOK)?.query_row((row, scope_id, key, owner_id), read).optional()?;
+    let found = batch.find(LOOK, (row, scope_id, key, owner_id), read)?;
     Ok(match found {
         Some(found) if found == (state, attempts) => Finished::Recorded,
         Some((State::Processing, found)) if found == attempt => Finished::Refused(IGNORED.to_owned()),

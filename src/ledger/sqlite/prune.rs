@@ -19,9 +19,9 @@ pub(super) fn step(batch: &Batch<'_>, prune: Prune, now: Millis) -> Result<Prune
     let horizon = Horizon::new(prune.retention_ms, now);
     let mut looked_at = 0;
     let mut pruned = Pruned { removed: 0, complete: false, last_row: prune.after_row };
-    let mut look = batch.prepare(LOOK)?;
+    let mut look = batch.connection().prepare_cached(LOOK)?;
     let mut rows = look.query((prune.after_row, LOOK_MAX))?;
-    let mut remove = batch.prepare("DELETE FROM messages WHERE id = ?1")?;
+    let mut remove = batch.connection().prepare_cached("DELETE FROM messages WHERE id = ?1")?;
     while let Some(row) = rows.next()? {
         let row = Candidate::read(row)?;
         if horizon.ends_walk(row.first_seen) {

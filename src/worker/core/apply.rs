@@ -25,8 +25,8 @@ impl Core {
         }
         let attempts_max = self.policy.retry.max_attempts;
         let reruns = self.policy.on_interrupted == OnInterrupted::Rerun;
-        let rest = |id| {
-            let group = self.groups.get(id)?;
+        let rest = |id: &GroupId| {
+            let group = self.groups.get(*id)?;
             // Only asked for because an earlier claim failed: its message is the broker's again, so it does not run.
             let only_asked = group.unsure && group.receipts.is_empty();
             Some((group.message.clone(), if only_asked { 0 } else { attempts_max }))
@@ -37,7 +37,7 @@ impl Core {
             .zip(rests)
             .map(|(claim, (message, attempts_max))| Apply { claim, message, attempts_max, reruns })
             .collect();
-        self.claim_open = true;
+        self.claims_open += 1;
         self.out.push(Command::Apply(groups, requests));
     }
 
@@ -49,7 +49,7 @@ impl Core {
                 return;
             }
         };
-        self.claim_open = false;
+        self.claims_open -= 1;
         self.slots += groups.len();
         self.ledger_answered();
         let mut postponed = Vec::new();
@@ -65,7 +65,7 @@ impl Core {
     }
 
     fn handled(&mut self, id: GroupId, ticket: &Ticket) {
-        if let Some(key) = self.groups.get(&id).and_then(|group| group.key.clone()) {
+        if let Some(key) = self.groups.get(id).and_then(|group| group.key.clone()) {
             self.note_takeover(&key, ticket);
         }
         let copies = self.claimed_copies(id);
@@ -73,7 +73,7 @@ impl Core {
     }
 
     fn failed(&mut self, id: GroupId, ticket: Ticket, failure: Failure) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         group.waits = 0;
         group.unsure = false;
         if failure == Failure::Stopped {

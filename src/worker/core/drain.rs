@@ -7,11 +7,11 @@ use super::{super::outcome::Outcome, Core, GroupId, Phase, Then};
 impl Core {
     pub(super) fn drain(&mut self) {
         self.draining = true;
-        let mut ids: Vec<GroupId> = self.groups.keys().copied().collect();
+        let mut ids: Vec<GroupId> = self.groups.keys().collect();
         // In the order of their arrival, so that the same events have the same commands.
         ids.sort_unstable();
         for id in ids {
-            match self.groups.get(&id).map(|group| &group.phase) {
+            match self.groups.get(id).map(|group| &group.phase) {
                 Some(Phase::Queued | Phase::Waiting | Phase::Held) => {
                     self.conclude(id, Outcome::Returned, usize::MAX);
                 }
@@ -31,7 +31,7 @@ impl Core {
     /// A dead letter that cannot be published now, while draining: the delivery goes back, and its
     /// used-up attempt stays counted, so that the next worker dead-letters it without a run.
     pub(super) fn abandon(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let Phase::Publishing { ticket, error, .. } = &mut group.phase else { return };
         let error = std::mem::take(error);
         match ticket.take() {

@@ -16,7 +16,7 @@ use super::{
         outcome::Outcome,
         policy::OnMismatch,
     },
-    Command, Core, GroupId, Phase, Purpose, Run, Then, Timer,
+    BATCHES_MAX, Command, Core, GroupId, Phase, Purpose, Run, Then, Timer,
 };
 
 /// How long to wait before asking again for a claim that another process holds.
@@ -27,9 +27,9 @@ pub(super) const AGAIN_MIN: Duration = Duration::from_millis(500);
 pub(super) const AGAIN_MAX: Duration = Duration::from_secs(30);
 
 impl Core {
-    /// Claims for the slots that are free: one batch at a time, so that batches grow by themselves.
+    /// Claims for the slots that are free: a few batches at a time, so that batches grow by themselves.
     pub(super) fn submit_claims(&mut self) {
-        if self.claim_open || self.ledger_away || self.handler.is_on() {
+        if !self.has_use_for_deliveries() || self.ledger_away || self.handler.is_on() {
             return;
         }
         if self.applies {
@@ -38,7 +38,7 @@ impl Core {
         }
         let (groups, requests) = self.take_from_line(usize::MAX);
         if !groups.is_empty() {
-            self.claim_open = true;
+            self.claims_open += 1;
             self.out.push(Command::Claim(groups, requests));
         }
     }
@@ -49,7 +49,7 @@ impl Core {
         let mut requests = Vec::new();
         while self.slots > 0 && groups.len() < max {
             let Some(id) = self.line.pop_front() else { break };
-            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let Some(group) = self.groups.get_mut(id) else { continue };
             let (Phase::Queued, Some(key)) = (&group.phase, &group.key) else { continue };
             let copies = group.receipts.len();
             let fingerprint = (self.policy.on_mismatch != OnMismatch::Ack).then_some(group.fingerprint);
@@ -69,14 +69,14 @@ impl Core {
     }
 
     pub(super) fn claimed(&mut self, groups: Vec<GroupId>, claims: Result<Vec<Claim>, LedgerError>) {
-        self.claim_open = false;
+        self.claims_open -= 1;
         self.slots += groups.len();
         let claims = match claims {
             Ok(claims) => claims,
             Err(failure) => {
                 self.ledger_failed(failure);
                 for id in &groups {
-                    if let Some(group) = self.groups.get_mut(id) {
+                    if let Some(group) = self.groups.get_mut(*id) {
                         group.unsure = true;
                     }
                 }
@@ -112,7 +112,7 @@ impl Core {
             AfterClaim::Rekey => self.rekey(id),
             AfterClaim::DeadLetter { ticket, reason, error } => self.give_up(id, ticket, reason, error),
             AfterClaim::Refused(why) => {
-                let key = self.groups.get(&id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
+                let key = self.groups.get(id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
                 error!(
                     queue = &*self.policy.queue,
                     key, "the ledger refuses this row, the message is kept: {why}"
@@ -125,7 +125,7 @@ impl Core {
     /// An answer ends all doubt. A claim that was asked for only because of that doubt is given back: its
     /// message is the broker's again.
     fn know(&mut self, id: GroupId, claim: Claim) -> Option<Claim> {
-        let Some(group) = self.groups.get_mut(&id) else { return Some(claim) };
+        let Some(group) = self.groups.get_mut(id) else { return Some(claim) };
         let only_asked = std::mem::take(&mut group.unsure) && group.receipts.is_empty();
         match claim {
             Claim::Claimed(ticket) if only_asked => {
@@ -143,7 +143,7 @@ impl Core {
                 self.conclude(id, Outcome::Returned, usize::MAX);
                 continue;
             }
-            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let Some(group) = self.groups.get_mut(id) else { continue };
             if group.receipts.is_empty() && !group.unsure {
                 self.remove(id);
             } else {
@@ -154,20 +154,20 @@ impl Core {
     }
 
     pub(super) fn claimed_copies(&self, id: GroupId) -> usize {
-        match self.groups.get(&id).map(|group| &group.phase) {
+        match self.groups.get(id).map(|group| &group.phase) {
             Some(Phase::Claiming { copies }) => *copies,
             _ => 0,
         }
     }
 
     fn run(&mut self, id: GroupId, ticket: Ticket) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let Some(key) = group.key.clone() else { return };
         group.waits = 0;
         let message = group.message.clone();
         self.note_takeover(&key, &ticket);
         let run = Run { message, key, attempt: ticket.attempt, interrupted: ticket.interrupted };
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.groups.get_mut(id) {
             group.phase = Phase::Running { ticket, since: self.now };
         }
         self.slots -= 1;
@@ -188,7 +188,7 @@ impl Core {
 
     pub(super) fn ran(&mut self, id: GroupId, verdict: Verdict) {
         self.slots += 1;
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let Phase::Running { ticket, since } = &group.phase else { return };
         group.ran = Some(self.now.duration_since(*since));
         let ticket = ticket.clone();
@@ -230,7 +230,7 @@ impl Core {
     }
 
     pub(super) fn finish(&mut self, id: GroupId, ticket: Ticket, ending: Ending, then: Then) {
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.groups.get_mut(id) {
             group.phase = Phase::Finishing { ticket, ending, then, copies: 0 };
             self.ending.push_back(id);
         }
@@ -238,13 +238,13 @@ impl Core {
 
     /// All finishes that have piled up, as one batch.
     pub(super) fn submit_finishes(&mut self) {
-        if self.finish_open || self.ledger_away {
+        if self.finishes_open >= BATCHES_MAX || self.ledger_away {
             return;
         }
         let mut groups = Vec::new();
         let mut finishes = Vec::new();
         for id in std::mem::take(&mut self.ending) {
-            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let Some(group) = self.groups.get_mut(id) else { continue };
             let (Phase::Finishing { ticket, ending, copies, .. }, Some(key)) = (&mut group.phase, &group.key)
             else {
                 continue;
@@ -261,13 +261,13 @@ impl Core {
             groups.push(id);
         }
         if !groups.is_empty() {
-            self.finish_open = true;
+            self.finishes_open += 1;
             self.out.push(Command::Finish(groups, finishes));
         }
     }
 
     pub(super) fn finished(&mut self, groups: Vec<GroupId>, results: Result<Vec<Finished>, LedgerError>) {
-        self.finish_open = false;
+        self.finishes_open -= 1;
         let results = match results {
             Ok(results) => results,
             Err(failure) => {
@@ -287,7 +287,7 @@ impl Core {
     }
 
     fn recorded(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let Phase::Finishing { then, copies, .. } = &group.phase else { return };
         match (then.clone(), *copies) {
             (Then::Conclude(outcome), copies) => self.conclude(id, outcome, copies),
@@ -312,7 +312,7 @@ impl Core {
                 group.phase = Phase::Held;
                 self.held += 1;
                 self.settle_copies(others, crate::message::Settlement::Ack);
-                let rivals = self.groups.get_mut(&id).map(|group| std::mem::take(&mut group.rivals));
+                let rivals = self.groups.get_mut(id).map(|group| std::mem::take(&mut group.rivals));
                 for rival in rivals.into_iter().flatten() {
                     self.admit(rival);
                 }
@@ -325,11 +325,11 @@ impl Core {
     /// again tells what became of the key.
     fn lost(&mut self, id: GroupId) {
         self.counts.lost_claims += 1;
-        let key = self.groups.get(&id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
+        let key = self.groups.get(id).and_then(|group| group.key.as_ref()).map_or("", Key::as_str);
         warn!(queue = &*self.policy.queue, key, "lost claim: another worker took this message over");
         if self.draining {
             self.conclude(id, Outcome::Returned, usize::MAX);
-        } else if self.groups.get(&id).is_some_and(|group| group.receipts.is_empty()) {
+        } else if self.groups.get(id).is_some_and(|group| group.receipts.is_empty()) {
             self.remove(id);
         } else {
             self.enqueue(id);
@@ -337,7 +337,7 @@ impl Core {
     }
 
     fn finish_refused(&mut self, id: GroupId, why: &str) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let key = group.key.as_ref().map_or("", Key::as_str);
         error!(
             queue = &*self.policy.queue,
@@ -368,7 +368,7 @@ impl Core {
 
     /// Enters a waiting phase, each time for longer.
     fn wait(&mut self, id: GroupId, phase: Phase, min: Duration, max: Duration) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         if group.receipts.is_empty() {
             self.remove(id);
             return;

@@ -75,7 +75,7 @@ impl Core {
             self.settle_all(arrival.receipts, Settlement::Return);
             return;
         }
-        if let Some(group) = self.by_key.get(&arrival.key).and_then(|id| self.groups.get_mut(id)) {
+        if let Some(group) = self.by_key.get(&arrival.key).and_then(|id| self.groups.get_mut(*id)) {
             let same = self.policy.on_mismatch == OnMismatch::Ack || group.fingerprint == arrival.fingerprint;
             if same && matches!(arrival.origin, Origin::Sequel(_)) && group.goes_on_as_a_copy() {
                 // It may be that very copy, which is then all that is left of the message: it is not settled
@@ -112,14 +112,12 @@ impl Core {
     }
 
     pub(super) fn add(&mut self, group: Group) -> GroupId {
-        self.next_group += 1;
-        self.groups.insert(self.next_group, group);
-        self.next_group
+        self.groups.insert(group)
     }
 
     /// Takes a group out; its rivals have their turn.
     pub(super) fn remove(&mut self, id: GroupId) -> Option<Group> {
-        let mut group = self.groups.remove(&id)?;
+        let mut group = self.groups.remove(id)?;
         if matches!(group.phase, Phase::Held) {
             self.held -= 1;
         }
@@ -136,7 +134,7 @@ impl Core {
 
     /// Puts a group (back) into the line.
     pub(super) fn enqueue(&mut self, id: GroupId) {
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.groups.get_mut(id) {
             group.phase = Phase::Queued;
             self.line.push_back(id);
         }
@@ -204,7 +202,7 @@ impl Core {
             match group.phase {
                 Phase::Queued if group.unsure => {}
                 Phase::Queued | Phase::Waiting | Phase::Publishing { ticket: None, pause: true, .. } => {
-                    gone.push(*id)
+                    gone.push(id)
                 }
                 Phase::Claiming { .. }
                 | Phase::Running { .. }

@@ -38,7 +38,7 @@ impl Core {
         purpose: Purpose,
         error: String,
     ) {
-        if let Some(group) = self.groups.get_mut(&id) {
+        if let Some(group) = self.groups.get_mut(id) {
             let since = self.now;
             group.phase = Phase::Publishing { ticket, purpose, error, pause: false, since };
             group.waits = 0;
@@ -47,7 +47,7 @@ impl Core {
     }
 
     pub(super) fn publish(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get(&id) else { return };
+        let Some(group) = self.groups.get(id) else { return };
         let Phase::Publishing { ticket, purpose, error, .. } = &group.phase else { return };
         let letter = Letter {
             purpose: *purpose,
@@ -74,7 +74,7 @@ impl Core {
     }
 
     fn confirmed(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let Phase::Publishing { ticket, purpose, error, .. } = &mut group.phase else { return };
         let (ticket, error) = (ticket.take(), std::mem::take(error));
         match (*purpose, ticket) {
@@ -98,7 +98,7 @@ impl Core {
     /// The original is still unacked, so it is tried again; a delay, only as long as it lasts.
     fn not_published(&mut self, id: GroupId, why: &str) {
         let outage = self.letters.fail(self.now);
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let Phase::Publishing { ticket, purpose, error, pause, since } = &mut group.phase else { return };
         if outage.mention {
             let key = group.key.as_ref().map_or("", Key::as_str);

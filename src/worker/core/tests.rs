@@ -120,6 +120,34 @@ fn nothing_is_acked_before_the_finish_is_recorded() {
     assert_eq!(settled(&bench.feed(recorded(&[group]))), [(1, Settlement::Ack)]);
 }
 
+/// So that neither the ledger nor the worker waits for the other, and batches grow by themselves.
+#[test]
+fn while_claims_are_written_one_more_batch_waits_and_no_third() {
+    let mut bench = Bench::new(|policy| policy.concurrency = 10);
+    let first = claims(&bench.deliver(&[("a", "")]));
+    assert!(bench.core.has_use_for_deliveries());
+    assert_eq!(claims(&bench.deliver(&[("b", "")])).len(), 1);
+    assert!(!bench.core.has_use_for_deliveries());
+    assert_eq!(claims(&bench.deliver(&[("c", ""), ("d", "")])), []);
+    let commands = bench.feed(Event::Claimed(first, Ok(vec![claimed(1)])));
+    assert_eq!(claims(&commands).len(), 2, "what has piled up is one batch");
+}
+
+/// Two batches that meet the same outage are one failure: the pause grows once.
+#[test]
+fn batches_that_fail_together_are_one_outage() {
+    let mut bench = Bench::new(|policy| policy.concurrency = 10);
+    let first = claims(&bench.deliver(&[("a", "")]));
+    let second = claims(&bench.deliver(&[("b", "")]));
+    let away = || Err(LedgerError::transient("away"));
+    bench.feed(Event::Claimed(first, away()));
+    assert_eq!(claims(&bench.feed(Event::Claimed(second, away()))), []);
+    let wake = bench.core.next_wake().expect("a timer");
+    assert!(wake.duration_since(bench.now) <= Duration::from_millis(200), "not doubled");
+    assert_eq!(claims(&bench.after(wake.duration_since(bench.now))).len(), 2);
+    assert_eq!(bench.core.next_wake(), None, "one timer for one outage");
+}
+
 #[test]
 fn only_as_many_are_claimed_as_can_start() {
     let mut bench = Bench::new(|policy| policy.concurrency = 2);
@@ -461,7 +489,9 @@ fn of_many_failing_messages_only_half_of_the_prefetch_waits_here() {
     for group in groups {
         let commands = bench.feed(Event::Ran(group, retry()));
         published += commands.iter().filter(|c| matches!(c, Command::Publish(..))).count();
-        bench.feed(recorded(&[group]));
+        if !finishes(&commands).is_empty() {
+            bench.feed(recorded(&[group]));
+        }
     }
     assert_eq!(published, 5);
 }
