@@ -107,6 +107,10 @@ impl Invariants {
         self.living.remove(owner);
     }
 
+    pub fn is_held_by(&self, key: &str, owner: &str) -> bool {
+        self.rows.get(key).is_some_and(|row| row.is_held_by(owner))
+    }
+
     fn row(&mut self, key: &str) -> &mut Row {
         self.rows.entry(key.to_owned()).or_default()
     }

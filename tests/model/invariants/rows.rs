@@ -38,6 +38,10 @@ impl Row {
         self.is_done
     }
 
+    pub fn is_held_by(&self, owner: &str) -> bool {
+        self.holder.as_ref().is_some_and(|(holder, _)| holder == owner)
+    }
+
     pub fn is_held_by_the_living(&self, living: &HashSet<Arc<str>>) -> bool {
         self.holder.as_ref().is_some_and(|(owner, _)| living.contains(owner.as_str()))
     }
