@@ -53,6 +53,8 @@ package_names() {
         *:sqlite3) echo sqlite ;;
         apt-get:redis-server) echo redis-server ;;
         *:redis-server) echo redis ;;
+        apt-get:faketime) echo faketime ;;
+        *:faketime) echo libfaketime ;;
         pacman:rabbitmq-server | brew:rabbitmq-server) echo rabbitmq ;;
         *) echo "$2" ;;
     esac

@@ -222,14 +222,14 @@ impl FromStr for KeySource {
         match (kind, rest) {
             ("message-id", None) => Ok(Self::MessageId),
             ("body", None) => Ok(Self::Body),
-            ("header", Some("")) => Err(format!("key '{text}' names no header: write header:NAME")),
+            ("header", Some("")) => Err("key 'header:' names no header: write header:NAME".to_owned()),
             ("header", Some(name)) if name.len() > 255 => {
                 Err(format!("key 'header:…' has a name of {} bytes: AMQP allows 255", name.len()))
             }
             ("header", Some(name)) => Ok(Self::Header(name.to_owned())),
             ("property", Some(name)) => parse_property(name),
             ("json", Some(pointer)) => parse_pointer(pointer),
-            _ => Err(format!("unknown key '{text}': {EXPECTED}")),
+            _ => Err(format!("unknown key '{}': {EXPECTED}", shown(text))),
         }
     }
 }
@@ -240,9 +240,19 @@ fn parse_property(name: &str) -> Result<KeySource, String> {
         Some((_, property)) => Ok(KeySource::Property(property)),
         None => {
             let names: Vec<_> = Property::NAMES.iter().map(|(name, _)| *name).collect();
-            Err(format!("unknown property '{name}' in key: expected one of {}", names.join(", ")))
+            Err(format!("unknown property '{}' in key: expected one of {}", shown(name), names.join(", ")))
         }
     }
+}
+
+/// A piece of somebody's text in a sentence: its beginning, in one line, with nothing that a terminal acts on.
+fn shown(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    let more = if text.chars().nth(CHARS_MAX).is_some() { "…" } else { "" };
+    let beginning = text.chars().take(CHARS_MAX);
+    let beginning: String =
+        beginning.flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect();
+    beginning + more
 }
 
 /// RFC 6901, section 3: empty, or `/`-led tokens in which `~` is followed by `0` or `1`.
@@ -251,7 +261,7 @@ fn parse_pointer(pointer: &str) -> Result<KeySource, String> {
     if pointer.starts_with('/') && escapes_ok {
         Ok(KeySource::Json(pointer.to_owned()))
     } else {
-        Err(format!("key 'json:{pointer}' is not a JSON pointer: write json:/field or json:/a/0/b"))
+        Err(format!("key 'json:{}' is not a JSON pointer: write json:/field or json:/a/0/b", shown(pointer)))
     }
 }
 

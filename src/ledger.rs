@@ -54,7 +54,8 @@ pub trait Ledger: Send + Sync {
     /// Claims each key for `owner`, or says why not. See [`Claim`].
     ///
     /// One batch never holds the same (scope, key) twice. A row that is `processing` under this
-    /// very owner is claimed again with the same attempt: the reply to an earlier claim was lost.
+    /// very owner is claimed again with the same attempt: the reply to an earlier claim was lost. The body of
+    /// the latest claim is the row's.
     fn claim(
         &self,
         owner: &Owner,

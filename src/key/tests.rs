@@ -106,3 +106,39 @@ fn a_specification_that_cannot_be_read_is_refused_with_a_hint() {
     }
     assert!(KeySpec::parse([]).is_err());
 }
+
+proptest::proptest! {
+    /// What is refused is refused in one line; what is taken is said as it was written.
+    #[test]
+    fn no_specification_panics(
+        text in r"(message-id|body|header|property|json)?:?(/|~0|~1|~|[a-z_-]{0,12}|\PC{0,6}|.{0,6}){0,4}",
+    ) {
+        match KeySpec::parse([text.as_str()]) {
+            Ok(spec) => proptest::prop_assert_eq!(KeySpec::parse([spec.to_string().as_str()]), Ok(spec)),
+            Err(why) => proptest::prop_assert!(!why.contains(char::is_control), "{:?}", why),
+        }
+    }
+
+    /// Any message gives a key that is one, or the reason why not, in one line.
+    #[test]
+    fn no_message_panics(
+        header in ".{0,2000}",
+        body in proptest::prop_oneof![".{0,100}", r#"(\{"a":)?("\PC{0,9}"|-?[0-9]{1,30}(e[0-9]{1,4})?|null|true|\[\[1\]\])\}?"#],
+        pointer in r"(/(a|0|~0|~1|\PC{0,3})){1,3}",
+    ) {
+        let mut message = message();
+        message.properties.headers = Some([("h".to_owned(), Value::text(&header))].into());
+        message.body = body.into_bytes();
+        let pointer = format!("json:{pointer}");
+        for spec in [vec!["header:h"], vec![&pointer], vec!["body"], vec!["header:h", &pointer, "message-id"]] {
+            match KeySpec::parse(spec).map(|spec| spec.extract(&message)) {
+                Ok(Ok(key)) => {
+                    proptest::prop_assert!(!key.as_str().trim().is_empty());
+                    proptest::prop_assert!(key.as_str().len() <= KEY_BYTES_MAX);
+                }
+                Ok(Err(MissingKey(why))) => proptest::prop_assert!(!why.trim().is_empty()),
+                Err(why) => proptest::prop_assert!(!why.trim().is_empty()),
+            }
+        }
+    }
+}

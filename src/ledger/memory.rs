@@ -99,7 +99,8 @@ impl Memory {
                 entry.last_duplicate = Some(now);
                 return Claim::Duplicate;
             }
-            State::Processing if own => return Claim::Claimed(entry.ticket(row)),
+            State::Processing if own && !another_body => return Claim::Claimed(entry.ticket(row)),
+            State::Processing if own => (entry.attempts, entry.interrupted),
             State::Processing if living.contains(&entry.owner) => {
                 return Claim::InFlight { owner: entry.owner.clone() };
             }
@@ -107,7 +108,8 @@ impl Memory {
             State::Failed => (entry.attempts + 1, entry.interrupted),
             State::Dead => (1, false),
         };
-        if entry.state == State::Dead {
+        // The copies of the last life count no more, nor do those of another body.
+        if entry.state == State::Dead || another_body {
             entry.parked = 0;
         }
         entry.state = State::Processing;

@@ -162,12 +162,14 @@ struct Group {
     waits: u32,
     /// How long the handler ran in the attempt that is being finished; `None` if it did not.
     ran: Option<Duration>,
+    /// A claim of it failed, and may be recorded all the same: nobody else gets the message before we know.
+    unsure: bool,
 }
 
 /// Where a group stands. Each variant says how it is left.
 #[derive(Debug)]
 enum Phase {
-    /// In the line for a slot → `Claiming`; or returned by a drain.
+    /// In the line for a slot → `Claiming`; or returned by a drain. Ends with its session, unless it is unsure.
     Queued,
     /// → `Running`, `Waiting`, `Publishing`, `Held`, or settled: as a duplicate, or as handled by
     /// the claim's own transaction.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     broker::{Destination, Outgoing},
+    key::Key,
     ledger::{Origin, bounded_error, unix_millis},
     message::{Message, Properties, Table, Value},
 };
@@ -21,6 +22,9 @@ const OURS: &str = "x-ackonce-";
 
 /// The table in which a waiting copy keeps what the broker would change or act on.
 const RETRY: &str = "x-ackonce-retry";
+
+/// What begins a key that we made up for a message without one.
+pub(super) const MADE_UP: &str = "generated:";
 
 /// Headers that a broker acts on when a message is published (`CC`: it would be routed again), or
 /// adds to when a message expires. They travel in our own table.
@@ -111,7 +115,15 @@ pub fn restore(message: &mut Arc<Message>) -> Origin {
     }
 }
 
-/// The table that [`restore`] reads.
+/// The key that was made up for the message of which this is a waiting copy: it goes on under it. To be asked
+/// before [`restore`]. A forged one makes up nothing but the sender's own.
+pub(super) fn made_up_key(message: &Message) -> Option<Key> {
+    let Some(Value::Table(kept)) = message.properties.header(RETRY) else { return None };
+    let text = kept.get("key")?.to_text()?;
+    if text.starts_with(MADE_UP) { Key::new(&text) } else { None }
+}
+
+/// The table that [`restore`] and [`made_up_key`] read.
 fn retry_headers(letter: &Letter) -> Table {
     let original = &*letter.message;
     let mut headers = original.properties.headers.clone().unwrap_or_default();
@@ -124,6 +136,9 @@ fn retry_headers(letter: &Letter) -> Table {
     kept.insert("attempt".into(), Value::I64(i64::from(letter.attempt)));
     kept.insert("exchange".into(), Value::text(&original.exchange));
     kept.insert("routing-key".into(), Value::text(&original.routing_key));
+    if let Some(key) = letter.key.as_ref().map(Key::as_str).filter(|key| key.starts_with(MADE_UP)) {
+        kept.insert("key".into(), Value::text(key));
+    }
     if original.properties.headers.is_none() {
         kept.insert("no-headers".into(), Value::Bool(true));
     }

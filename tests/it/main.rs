@@ -3,6 +3,7 @@
 mod harness;
 
 mod arrows;
+mod clock;
 mod crash;
 mod dead;
 mod dead_look;
@@ -11,6 +12,7 @@ mod deep_headers;
 mod drain;
 mod exec;
 mod failure;
+mod fault_counting;
 mod http;
 mod key;
 mod ledger_compact;

@@ -22,19 +22,21 @@ impl<L: Ledger + Inspect> Whole for L {}
 
 pub struct Bench {
     pub ledger: Arc<dyn Whole>,
+    again: Box<dyn Fn() -> Arc<dyn Whole> + Send + Sync>,
     now: AtomicI64,
     /// Where it is, if it is anywhere.
     dir: Option<TempDir>,
 }
 
 pub fn memory() -> Bench {
-    Bench::new(MemoryLedger::new(), None)
+    let ledger = MemoryLedger::new();
+    Bench::new(move || ledger.clone(), None)
 }
 
 pub fn sqlite() -> Bench {
     let dir = tempfile::tempdir().unwrap();
-    let ledger = SqliteLedger::open(dir.path().join("ackonce.db"), SqliteOptions::default()).unwrap();
-    Bench::new(ledger, Some(dir))
+    let path = dir.path().join("ackonce.db");
+    Bench::new(move || SqliteLedger::open(&path, SqliteOptions::default()).unwrap(), Some(dir))
 }
 
 /// The scope of all that does not care.
@@ -81,8 +83,19 @@ pub fn granted(claim: Claim) -> Ticket {
 }
 
 impl Bench {
-    fn new(ledger: impl Whole + 'static, dir: Option<TempDir>) -> Self {
-        Self { ledger: Arc::new(ledger), now: START.into(), dir }
+    /// `open` opens the same ledger each time it is called, as another process would.
+    fn new<L: Whole + 'static>(open: impl Fn() -> L + Send + Sync + 'static, dir: Option<TempDir>) -> Self {
+        Self { ledger: Arc::new(open()), again: Box::new(move || Arc::new(open())), now: START.into(), dir }
+    }
+
+    /// The same ledger, opened once more: what is done here, another process might do.
+    pub fn open_again(&self) -> Self {
+        Self {
+            ledger: (self.again)(),
+            again: Box::new(|| panic!("ask the first one")),
+            now: self.now().into(),
+            dir: None,
+        }
     }
 
     pub fn is_model(&self) -> bool {

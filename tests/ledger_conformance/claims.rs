@@ -72,6 +72,17 @@ pub async fn a_claim_whose_reply_was_lost_is_given_again(bench: &Bench) {
     assert_eq!(bench.finish(&owner, "a", &ticket, Ending::Done).await, Finished::Recorded);
 }
 
+/// Found by the model: what ran was taken for the body of the claim before, and that one's message was lost.
+pub async fn a_lost_claim_is_given_to_another_body_of_its_owner(bench: &Bench) {
+    let owner = bench.owner().await;
+    drop(bench.ledger.claim(&owner, vec![with_body("a", "first")], bench.now()));
+    let ticket = granted(bench.claim_request(&owner, with_body("a", "second")).await);
+    assert_eq!((ticket.attempt, ticket.interrupted), (1, false));
+    assert_eq!(bench.finish(&owner, "a", &ticket, Ending::Done).await, Finished::Recorded);
+    assert_eq!(bench.claim_request(&owner, with_body("a", "first")).await, Claim::Mismatch);
+    assert_eq!(bench.claim_request(&owner, with_body("a", "second")).await, Claim::Duplicate);
+}
+
 /// 100 rounds of 32 tasks, each an owner of its own, all let go at the same moment.
 pub async fn one_of_32_concurrent_claims_wins(bench: &Bench) {
     const RIVALS: usize = 32;

@@ -94,3 +94,13 @@ pub async fn another_body_is_never_superseded(bench: &Bench) {
     let ticket = granted(bench.claim_request(&owner, corrected).await);
     bench.finish(&owner, "a", &ticket, Ending::Done).await;
 }
+
+/// Found by the model: the waiting copy is of the first body. The second one, redelivered after its attempt was
+/// taken back, is the only one there is, and was lost.
+pub async fn a_copy_of_another_body_supersedes_nothing(bench: &Bench) {
+    let owner = bench.owner().await;
+    bench.run_request(&owner, with_body("a", "first"), parked("no")).await;
+    bench.run_request(&owner, with_body("a", "second"), Ending::Released { interrupted: false }).await;
+    let again = ClaimRequest { origin: Origin::Redelivered, ..with_body("a", "second") };
+    granted(bench.claim_request(&owner, again).await);
+}

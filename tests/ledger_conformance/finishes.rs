@@ -40,6 +40,30 @@ pub async fn a_finish_that_is_repeated_is_recorded_again(bench: &Bench) {
     }
 }
 
+/// The reply was lost, but not the commit: what is said to those who ask shows it.
+pub async fn a_finish_whose_reply_was_lost_is_recorded_again(bench: &Bench) {
+    let owner = bench.owner().await;
+    for ending in endings() {
+        let text = format!("{ending:?}");
+        let ticket = granted(bench.claim(&owner, &text).await);
+        let finish = || Finish {
+            scope: SCOPE.into(),
+            key: key(&text),
+            ticket: ticket.clone(),
+            ending: ending.clone(),
+            copies: 1,
+            ran: None,
+        };
+        drop(bench.ledger.finish(&owner, vec![finish()], bench.now()));
+        bench.pass(1000);
+        assert_eq!(bench.finish_as(&owner, finish()).await, Finished::Recorded, "{text}");
+        let row = bench.row(&text).await;
+        assert_ne!(row.state, State::Processing, "{text}");
+        assert_eq!(row.duplicates, 1, "{text}: counted once");
+        assert_eq!(row.failures.len(), usize::from(row.last_error.is_some()), "{text}: one failure at most");
+    }
+}
+
 pub async fn a_repeated_finish_counts_its_copies_once(bench: &Bench) {
     let owner = bench.owner().await;
     let ticket = granted(bench.claim(&owner, "a").await);

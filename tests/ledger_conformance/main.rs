@@ -1,5 +1,7 @@
-//! The contract of [`ackonce::ledger`], checked on every ledger. A new ledger joins with one line in
-//! `every_ledger!`; a new check with one line in the list below.
+//! The contract of [`ackonce::ledger`], checked on every ledger.
+//!
+//! A new ledger joins with one line in `every_ledger!`, which names the function in `bench` that makes a fresh one.
+//! A new check joins with one line in the list below; its name is the sentence that it checks.
 
 mod bench;
 mod changes;
@@ -9,6 +11,7 @@ mod failures;
 mod finishes;
 mod inspects;
 mod keys;
+mod openings;
 mod owners;
 mod prunes;
 
@@ -39,6 +42,7 @@ every_ledger!([
     claims::a_failed_key_is_claimed_as_the_next_attempt,
     claims::a_dead_key_is_claimed_from_attempt_one,
     claims::a_claim_whose_reply_was_lost_is_given_again,
+    claims::a_lost_claim_is_given_to_another_body_of_its_owner,
     claims::one_of_32_concurrent_claims_wins,
     claims::results_come_in_request_order,
     claims::a_large_batch_is_one_call,
@@ -56,6 +60,7 @@ every_ledger!([
     copies::what_was_dead_without_a_copy_is_never_superseded,
     copies::a_new_life_forgets_the_copies_of_the_last_one,
     copies::another_body_is_never_superseded,
+    copies::a_copy_of_another_body_supersedes_nothing,
     failures::each_failed_attempt_is_kept_with_its_time_and_error,
     failures::only_a_failure_adds_to_the_history,
     failures::a_repeated_finish_is_one_failure,
@@ -65,6 +70,7 @@ every_ledger!([
     failures::a_failed_row_says_when_its_next_attempt_is_due,
     finishes::each_ending_leaves_its_state,
     finishes::a_finish_that_is_repeated_is_recorded_again,
+    finishes::a_finish_whose_reply_was_lost_is_recorded_again,
     finishes::a_repeated_finish_counts_its_copies_once,
     finishes::a_finish_with_another_ending_is_lost,
     finishes::a_finish_needs_the_right_ticket,
@@ -76,6 +82,11 @@ every_ledger!([
     keys::keys_are_compared_bytewise,
     keys::scopes_are_apart,
     keys::a_key_may_hold_anything_but_nothing,
+    openings::a_claim_made_elsewhere_is_in_flight,
+    openings::an_owner_that_died_elsewhere_is_taken_over,
+    openings::a_late_finisher_elsewhere_changes_nothing,
+    openings::one_of_32_concurrent_claims_over_two_openings_wins,
+    openings::a_ledger_that_is_opened_again_remembers_everything,
     owners::owners_have_different_names,
     owners::a_dead_owners_claim_is_taken_over,
     owners::a_live_owner_is_never_robbed,

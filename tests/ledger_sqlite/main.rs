@@ -2,6 +2,7 @@
 
 mod damage;
 mod effects;
+mod file_faults;
 mod files;
 mod guarded;
 mod opening;

@@ -23,7 +23,7 @@ const LOOK: &str = "
 const CLAIM_AGAIN: &str = "
     UPDATE messages
        SET state = 'processing', attempts = ?2, interrupted = ?3, owner_id = ?4, fingerprint = ?5, updated_ms = ?6,
-           next_attempt_ms = NULL, parked = CASE state WHEN 'dead' THEN 0 ELSE parked END
+           next_attempt_ms = NULL, parked = CASE WHEN state = 'dead' OR ?7 THEN 0 ELSE parked END
      WHERE id = ?1";
 
 const COUNT_DUPLICATES: &str = "
@@ -52,19 +52,18 @@ pub(super) fn claim(
         return Ok(Claim::Refused(IGNORED.to_owned()));
     };
 
-    let own = found.owner_id == owner_id;
-    if !found.is_another_body(request.fingerprint)
-        && request.origin.is_superseded(found.state, found.attempts, found.parked, own)
-    {
+    let (own, another_body) = (found.owner_id == owner_id, found.is_another_body(request.fingerprint));
+    if !another_body && request.origin.is_superseded(found.state, found.attempts, found.parked, own) {
         return Ok(Claim::Superseded);
     }
     let (attempt, interrupted) = match found.state {
-        State::Done if found.is_another_body(request.fingerprint) => return Ok(Claim::Mismatch),
+        State::Done if another_body => return Ok(Claim::Mismatch),
         State::Done => {
             batch.execute(COUNT_DUPLICATES, (found.id, request.copies, now))?;
             return Ok(Claim::Duplicate);
         }
-        State::Processing if own => return Ok(Claim::Claimed(found.ticket())),
+        State::Processing if own && !another_body => return Ok(Claim::Claimed(found.ticket())),
+        State::Processing if own => (found.attempts, found.interrupted),
         State::Processing => match batch.living_owner(found.owner_id)? {
             Some(owner) => return Ok(Claim::InFlight { owner }),
             None => (found.attempts.saturating_add(1), true),
@@ -72,7 +71,8 @@ pub(super) fn claim(
         State::Failed => (found.attempts.saturating_add(1), found.interrupted),
         State::Dead => (1, false),
     };
-    let changed = batch.execute(CLAIM_AGAIN, (found.id, attempt, interrupted, owner_id, fingerprint, now))?;
+    let claimed = (found.id, attempt, interrupted, owner_id, fingerprint, now, another_body);
+    let changed = batch.execute(CLAIM_AGAIN, claimed)?;
     if changed != 1 {
         return Ok(Claim::Refused(IGNORED.to_owned()));
     }

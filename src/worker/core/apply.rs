@@ -25,13 +25,17 @@ impl Core {
         }
         let attempts_max = self.policy.retry.max_attempts;
         let reruns = self.policy.on_interrupted == OnInterrupted::Rerun;
-        let message =
-            |id: &GroupId| self.groups.get(*id).map(|group| group.message.clone()).unwrap_or_default();
-        let messages: Vec<_> = groups.iter().map(message).collect();
+        let rest = |id: &GroupId| {
+            let group = self.groups.get(*id)?;
+            // Only asked for because an earlier claim failed: its message is the broker's again, so it does not run.
+            let only_asked = group.unsure && group.receipts.is_empty();
+            Some((group.message.clone(), if only_asked { 0 } else { attempts_max }))
+        };
+        let rests: Vec<_> = groups.iter().map(|id| rest(id).unwrap_or_default()).collect();
         let requests = claims
             .into_iter()
-            .zip(messages)
-            .map(|(claim, message)| Apply { claim, message, attempts_max, reruns })
+            .zip(rests)
+            .map(|(claim, (message, attempts_max))| Apply { claim, message, attempts_max, reruns })
             .collect();
         self.claims_open += 1;
         self.out.push(Command::Apply(groups, requests));
@@ -71,6 +75,7 @@ impl Core {
     fn failed(&mut self, id: GroupId, ticket: Ticket, failure: Failure) {
         let Some(group) = self.groups.get_mut(id) else { return };
         group.waits = 0;
+        group.unsure = false;
         if failure == Failure::Stopped {
             // Rolled back: it took no effect.
             self.release(id, ticket, false);

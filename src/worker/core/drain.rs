@@ -7,7 +7,9 @@ use super::{super::outcome::Outcome, Core, GroupId, Phase, Then};
 impl Core {
     pub(super) fn drain(&mut self) {
         self.draining = true;
-        let ids: Vec<GroupId> = self.groups.keys().collect();
+        let mut ids: Vec<GroupId> = self.groups.keys().collect();
+        // In the order of their arrival, so that the same events have the same commands.
+        ids.sort_unstable();
         for id in ids {
             match self.groups.get(id).map(|group| &group.phase) {
                 Some(Phase::Queued | Phase::Waiting | Phase::Held) => {

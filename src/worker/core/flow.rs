@@ -58,7 +58,7 @@ impl Core {
                 key: key.clone(),
                 fingerprint,
                 origin: group.origin,
-                copies: count(copies),
+                copies: count(copies.max(1)),
             });
             group.phase = Phase::Claiming { copies };
             group.ran = None;
@@ -75,6 +75,11 @@ impl Core {
             Ok(claims) => claims,
             Err(failure) => {
                 self.ledger_failed(failure);
+                for id in &groups {
+                    if let Some(group) = self.groups.get_mut(*id) {
+                        group.unsure = true;
+                    }
+                }
                 self.unclaimed(groups);
                 return;
             }
@@ -86,6 +91,7 @@ impl Core {
     }
 
     pub(super) fn claim_answered(&mut self, id: GroupId, claim: Claim) {
+        let Some(claim) = self.know(id, claim) else { return };
         match after_claim(claim, &self.policy) {
             // What runs inside the claim's transaction has not, and does not afterwards.
             AfterClaim::Run(ticket) if self.draining || self.applies => self.release(id, ticket, false),
@@ -116,6 +122,20 @@ impl Core {
         }
     }
 
+    /// An answer ends all doubt. A claim that was asked for only because of that doubt is given back: its
+    /// message is the broker's again.
+    fn know(&mut self, id: GroupId, claim: Claim) -> Option<Claim> {
+        let Some(group) = self.groups.get_mut(id) else { return Some(claim) };
+        let only_asked = std::mem::take(&mut group.unsure) && group.receipts.is_empty();
+        match claim {
+            Claim::Claimed(ticket) if only_asked => {
+                self.release(id, ticket, false);
+                None
+            }
+            claim => Some(claim),
+        }
+    }
+
     /// A batch of claims did not come to pass: in front of the line again, in order.
     pub(super) fn unclaimed(&mut self, groups: Vec<GroupId>) {
         for id in groups.into_iter().rev() {
@@ -124,7 +144,7 @@ impl Core {
                 continue;
             }
             let Some(group) = self.groups.get_mut(id) else { continue };
-            if group.receipts.is_empty() {
+            if group.receipts.is_empty() && !group.unsure {
                 self.remove(id);
             } else {
                 group.phase = Phase::Queued;

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     key::{self, Fingerprint, Key, MissingKey},
+    ledger::{Ending, Origin},
     message::{Delivery, Message, Receipt, Settlement},
 };
 
@@ -15,15 +16,16 @@ use super::{
         outcome::Outcome,
         policy::{OnMismatch, OnMissingKey},
     },
-    Arrival, Core, Group, GroupId, Phase,
+    Arrival, Core, Group, GroupId, Phase, Purpose,
 };
 
 impl Core {
     pub(super) fn delivered(&mut self, deliveries: Vec<Delivery>) {
         for Delivery { mut message, receipt } in deliveries {
+            let made_up = letter::made_up_key(&message);
             let origin = letter::restore(&mut message);
             let fingerprint = Fingerprint::of(&message.body);
-            match self.key_of(&message) {
+            match self.key_of(&message, made_up) {
                 Ok(key) => {
                     self.admit(Arrival { key, fingerprint, message, origin, receipts: vec![receipt] });
                 }
@@ -42,6 +44,7 @@ impl Core {
                         phase,
                         waits: 0,
                         ran: None,
+                        unsure: false,
                     });
                     self.give_up(id, None, Reason::MissingKey, error);
                 }
@@ -49,8 +52,8 @@ impl Core {
         }
     }
 
-    /// The message's own key, or the one that the policy makes up for it.
-    fn key_of(&mut self, message: &Message) -> Result<Key, MissingKey> {
+    /// The message's own key, or the one that the policy makes up for it, unless that was done before.
+    fn key_of(&mut self, message: &Message, before: Option<Key>) -> Result<Key, MissingKey> {
         let missing = match self.policy.key.extract(message) {
             Ok(key) => return Ok(key),
             Err(missing) => missing,
@@ -59,7 +62,9 @@ impl Core {
         let made_up = match self.policy.on_missing_key {
             OnMissingKey::DeadLetter => None,
             OnMissingKey::HashBody => Key::new(&key::body_key(&message.body)),
-            OnMissingKey::Process => Key::new(&format!("generated:{}", Uuid::now_v7())),
+            OnMissingKey::Process => {
+                before.or_else(|| Key::new(&format!("{}{}", letter::MADE_UP, Uuid::now_v7())))
+            }
         };
         made_up.ok_or(missing)
     }
@@ -72,6 +77,12 @@ impl Core {
         }
         if let Some(group) = self.by_key.get(&arrival.key).and_then(|id| self.groups.get_mut(*id)) {
             let same = self.policy.on_mismatch == OnMismatch::Ack || group.fingerprint == arrival.fingerprint;
+            if same && matches!(arrival.origin, Origin::Sequel(_)) && group.goes_on_as_a_copy() {
+                // It may be that very copy, which is then all that is left of the message: it is not settled
+                // with the original, but has its turn when the ledger knows of it.
+                group.rivals.push(arrival);
+                return;
+            }
             if same {
                 group.receipts.extend(arrival.receipts);
                 group.origin = group.origin.max(arrival.origin);
@@ -94,6 +105,7 @@ impl Core {
             phase: Phase::Queued,
             waits: 0,
             ran: None,
+            unsure: false,
         });
         self.by_key.insert(arrival.key, id);
         self.line.push_back(id);
@@ -179,7 +191,7 @@ impl Core {
 
     /// The session is gone, and every receipt with it: the broker hands all of it over again.
     ///
-    /// What has a claim goes on, and its redelivered copy joins it. What waits for its next attempt
+    /// What has a claim, or may have one, goes on, and its redelivered copy joins it. What waits for its next attempt
     /// stays for the same reason, so that the copy does not run early.
     pub(super) fn session_ended(&mut self) {
         self.settled.clear();
@@ -188,6 +200,7 @@ impl Core {
             group.receipts.clear();
             group.rivals.clear();
             match group.phase {
+                Phase::Queued if group.unsure => {}
                 Phase::Queued | Phase::Waiting | Phase::Publishing { ticket: None, pause: true, .. } => {
                     gone.push(id)
                 }
@@ -200,6 +213,19 @@ impl Core {
         }
         for id in gone {
             self.remove(id);
+        }
+    }
+}
+
+impl Group {
+    /// Its copy is on its way to a delay queue, or waits there, and may come back before its row says so.
+    fn goes_on_as_a_copy(&self) -> bool {
+        match &self.phase {
+            Phase::Publishing { purpose, .. } => matches!(purpose, Purpose::Delay(_)),
+            Phase::Finishing { ending, .. } => matches!(ending, Ending::Failed { parked: true, .. }),
+            Phase::Queued | Phase::Claiming { .. } | Phase::Waiting | Phase::Running { .. } | Phase::Held => {
+                false
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The state machine alone: events in, commands out, no I/O and no clock but the one given.
 
 mod apply;
+mod found;
 
 use std::sync::Arc;
 

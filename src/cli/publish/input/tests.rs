@@ -99,3 +99,38 @@ fn nothing_to_publish_or_read_is_wrong_usage() {
         assert!(failure.message.contains(words), "{failure}");
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(100))]
+
+    /// Whatever a file holds, its lines are its messages: as many, in order, byte for byte.
+    #[test]
+    fn any_bytes_are_lines(
+        bytes in proptest::collection::vec(proptest::prop_oneof![
+            proptest::prelude::any::<u8>(),
+            proptest::prelude::Just(b'\n'),
+            proptest::prelude::Just(b'\r'),
+        ], 0..200),
+    ) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let items = runtime.block_on(items(&["--lines", file.path().to_str().unwrap()]));
+        let mut expected: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+        // What follows the last line's end is no line.
+        if expected.last().is_some_and(|rest| rest.is_empty()) {
+            expected.pop();
+        }
+        let ends_in_newline = bytes.last() == Some(&b'\n');
+        let last = expected.len();
+        for (n, line) in expected.iter_mut().enumerate() {
+            if (n + 1 < last || ends_in_newline) && line.last() == Some(&b'\r') {
+                *line = &line[..line.len() - 1];
+            }
+        }
+        let bodies: Vec<&[u8]> = items.iter().map(|item| &*item.body).collect();
+        proptest::prop_assert_eq!(bodies, expected);
+        let places: Vec<_> = items.iter().map(|item| item.place).collect();
+        proptest::prop_assert_eq!(places, (1..=items.len() as u64).map(Place::Line).collect::<Vec<_>>());
+    }
+}
