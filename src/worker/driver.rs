@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use crate::{
     broker::{BrokerError, Session},
+    crash_point::{CrashPoint, reach},
     handler::{Verdict, Work},
     ledger::{Owner, unix_millis},
     message::SessionId,
@@ -106,7 +107,10 @@ impl Driver {
                 Some(event) = self.work.next() => self.take(event),
                 Some(ran) = self.runs.join_next() => self.take_run(ran),
                 received = link::receive(&mut self.session) => match received {
-                    Ok(deliveries) => self.take(Event::Delivered(deliveries)),
+                    Ok(deliveries) => {
+                        reach(CrashPoint::Delivered);
+                        self.take(Event::Delivered(deliveries));
+                    }
                     Err(why) => self.session_ended(&why),
                 },
                 Some(opened) = &mut self.connecting => self.session_opened(opened)?,
@@ -132,6 +136,7 @@ impl Driver {
     fn take_run(&mut self, ran: Result<(GroupId, Verdict), tokio::task::JoinError>) {
         // A run catches its handler's panic, and nobody aborts runs, so there is always a result.
         if let Ok((group, verdict)) = ran {
+            reach(CrashPoint::HandlerReturned);
             self.take(Event::Ran(group, verdict));
         }
     }
@@ -153,14 +158,17 @@ impl Driver {
         let ledger = &self.worker.ledger;
         match command {
             Command::Claim(groups, requests) => {
+                reach(CrashPoint::ClaimAsked);
                 let claims = ledger.claim(&self.owner, requests, unix_millis());
                 self.work.push(claims.map(|result| Event::Claimed(groups, result)).boxed());
             }
             Command::Finish(groups, finishes) => {
+                reach(CrashPoint::FinishAsked);
                 let finished = ledger.finish(&self.owner, finishes, unix_millis());
                 self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
             }
             Command::Apply(groups, requests) => {
+                reach(CrashPoint::EffectAsked);
                 if let Handling::Transactional(effects) = &self.worker.handler {
                     let applied = effects.apply(&self.owner, requests, unix_millis());
                     self.work.push(applied.map(|result| Event::Applied(groups, result)).boxed());
@@ -168,6 +176,7 @@ impl Driver {
             }
             Command::Run(group, run) => self.start(group, run),
             Command::Settle(settlements) => {
+                reach(CrashPoint::AckAsked);
                 if let Some(session) = &mut self.session {
                     session.settle(settlements);
                 }
@@ -200,6 +209,7 @@ impl Driver {
             interrupted: run.interrupted,
             stop: self.stop_runs.subscribe(),
         };
+        reach(CrashPoint::HandlerStarting);
         // Called here, not in the task, so that handlers see messages in the order of their claims.
         let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
         let mut run = match run {
@@ -210,6 +220,7 @@ impl Driver {
         if !handler.waits()
             && let Some(result) = (&mut run).now_or_never()
         {
+            reach(CrashPoint::HandlerReturned);
             return self.take(Event::Ran(group, verdict(result)));
         }
         self.runs.spawn(async move { (group, verdict(run.await)) });

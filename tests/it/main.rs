@@ -4,6 +4,7 @@ mod harness;
 
 mod arrows;
 mod crash;
+mod crash_points;
 mod dead;
 mod dead_look;
 mod dead_own_broker;

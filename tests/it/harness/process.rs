@@ -99,6 +99,13 @@ impl Process {
         self.child.try_wait().expect("a status").is_none()
     }
 
+    /// Asks it to stop, unless it has died already.
+    pub fn ask_to_stop(&mut self) {
+        if self.is_running() {
+            self.signal(rustix::process::Signal::TERM);
+        }
+    }
+
     /// Waits for it to end by itself.
     pub async fn ended(mut self, limit: Duration) -> Ended {
         let what = format!("{} ends; it said:\n{}", self.what, self.said());
