@@ -3,6 +3,8 @@
 mod harness;
 
 mod arrows;
+mod broker_faults;
+mod busy_cpus;
 mod crash;
 mod crash_points;
 mod dead;

@@ -44,6 +44,7 @@ pub async fn walk(scenario: &Scenario) {
         let Some(death) = death else {
             walk.check(None).await;
             assert_eq!(died_at, scenario.points.iter().copied().collect());
+            println!("{}: {} deaths at {} points", scenario.name, step - 1, died_at.len());
             return;
         };
         walk.recover().await;

@@ -161,3 +161,15 @@ pub fn children(parent: u32) -> Vec<String> {
     }
     found
 }
+
+/// Their process ids.
+pub fn child_pids(parent: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        if status.lines().any(|line| line == format!("PPid:\t{parent}")) {
+            found.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found
+}
