@@ -31,3 +31,4 @@ mod silent_path;
 mod sql;
 mod sql_crash;
 mod timeout;
+mod torture;
