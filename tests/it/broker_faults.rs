@@ -74,12 +74,15 @@ fn count(variable: &str, default: u32) -> u32 {
     std::env::var(variable).map_or(default, |count| count.parse().expect("a number"))
 }
 
+/// A worker is back within seconds, unless the whole machine stands still.
+const PATIENCE: Duration = Duration::from_secs(240);
+
 /// More is done than now, by every worker, and none has ended.
 async fn goes_on(when: &str, lanes: &mut [Lane]) {
     for lane in lanes {
         let more = lane.done() + 10;
         let what = format!("{} goes on {when}", lane.queue());
-        until(&what, LIMIT * 3, async || {
+        until(&what, PATIENCE, async || {
             assert!(lane.is_running(), "{what}: the worker has ended");
             tokio::time::sleep(Duration::from_millis(50)).await;
             lane.done() >= more

@@ -15,7 +15,7 @@ use lapin::{
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
 /// Between two numbers: a load that leaves the machine room for the faults.
-const PACE: Duration = Duration::from_millis(25);
+const PACE: Duration = Duration::from_millis(100);
 /// For a broker that may be frozen, or whose alarm blocks us.
 const PATIENCE: Duration = Duration::from_secs(5);
 
