@@ -60,6 +60,8 @@ async fn survive(node: Node) {
             .await;
         lane.stop_and_check(sent, &probe).await;
     }
+    // Said of an ack that crosses sessions, which settles another message or closes the channel.
+    assert!(!node.log().contains("unknown delivery tag"), "{}", node.log());
     let counted: Vec<String> = Fault::ALL
         .into_iter()
         .map(|fault| format!("{fault:?} {}", order.iter().filter(|happened| **happened == fault).count()))

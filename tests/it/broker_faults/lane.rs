@@ -27,12 +27,13 @@ impl Lane {
         world.declare(&world.queue, queue_type).await;
         world.url = format!("amqp://127.0.0.1:{}?heartbeat=2", path.port);
         write(&world, "CREATE TABLE IF NOT EXISTS effects (key TEXT);", "INSERT INTO effects VALUES (:key);");
-        let command = world.handler("", "");
+        // Some run on while the session is lost and another one begins.
+        let command = world.handler(r#"case $ACKONCE_KEY in *7) sleep 2 ;; esac"#, "");
         let handler = match kind {
             Kind::Command => vec!["--exec", command.as_str()],
             Kind::Sql => SQL.to_vec(),
         };
-        let more = ["--queue-type", queue_type, "--concurrency", "2", "--prefetch", "20"];
+        let more = ["--queue-type", queue_type, "--concurrency", "8", "--prefetch", "20"];
         let quiet = |command: &mut std::process::Command| {
             command.env("ACKONCE_LOG_LEVEL", "info");
         };
