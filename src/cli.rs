@@ -11,6 +11,7 @@ pub mod publish;
 pub mod run;
 mod signals;
 pub mod stack;
+pub mod torture;
 
 use clap::{Parser, Subcommand};
 
@@ -46,6 +47,8 @@ pub enum Command {
     Dead(Box<dead::DeadArgs>),
     /// Measure what the ledger costs here: a raw consumer against the full path
     Bench(bench::BenchArgs),
+    /// Kill workers on your broker, with your handler, and count what is lost or doubled
+    Torture(Box<torture::TortureArgs>),
     /// Publish messages, confirmed by the broker
     Publish(Box<publish::PublishArgs>),
 }
@@ -76,6 +79,7 @@ impl Command {
         match self {
             Command::Run(args) => on_runtime(run::execute(args.config()?)),
             Command::Bench(args) => on_runtime(bench::run(args)),
+            Command::Torture(args) => on_runtime(torture::run(*args)),
             Command::Publish(args) => on_runtime(publish::run(*args)),
             Command::Dead(args) => on_runtime(dead::run(*args)),
             Command::Ledger(args) => on_runtime(ledger::run(args)),

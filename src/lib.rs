@@ -39,6 +39,7 @@
 //! - [`worker`]: the heart: intake → claim → handler → finish → settle.
 //! - [`config`]: file, environment and flags become one validated configuration.
 //! - [`cli`]: one file per subcommand.
+//! - [`crash_point`]: named moments at which a test makes the process die; nothing in what is shipped.
 
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations, unreachable_pub, unused_qualifications)]
@@ -46,6 +47,7 @@
 pub mod broker;
 pub mod cli;
 pub mod config;
+pub mod crash_point;
 pub mod handler;
 pub mod key;
 pub mod ledger;

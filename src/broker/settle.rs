@@ -9,7 +9,10 @@ use lapin::{
 };
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::message::Settlement;
+use crate::{
+    crash_point::{CrashPoint, reach},
+    message::Settlement,
+};
 
 use super::{BrokerError, Kind};
 
@@ -34,12 +37,14 @@ pub(super) async fn settle(
         while let Ok(more) = queue.try_recv() {
             batch.extend(more);
         }
+        reach(CrashPoint::AckWriting);
         // The frames are handed over in order when first polled, and awaited together.
         let writes = unsettled.frames(batch).into_iter().map(|frame| write(&channel, frame));
         match timeout(WRITE_TIMEOUT, try_join_all(writes)).await {
             Ok(result) => result.map(drop).map_err(|error| BrokerError::from_lapin(&error))?,
             Err(_) => return Err(BrokerError::new(Kind::Timeout, "an acknowledgement could not be written")),
         }
+        reach(CrashPoint::AckWritten);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `ackonce run`: its flags, and what a worker is started with.
 
-mod serve;
+pub(super) mod serve;
 
 use std::{ffi::OsString, fmt};
 
@@ -175,51 +175,57 @@ impl RunArgs {
         &self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Config, Problems> {
-        let log = [String::from("true")];
-        let log = if self.log { log.as_slice() } else { &[] };
-        let flags = [
-            ("config", self.config.as_slice()),
-            ("url", &self.url),
-            ("password-file", self.password_file.as_slice()),
-            ("heartbeat", self.heartbeat.as_slice()),
-            ("ledger", self.ledger.as_slice()),
-            ("retention", self.retention.as_slice()),
-            ("drain-timeout", self.drain_timeout.as_slice()),
-            ("queue", self.queue.as_slice()),
-            ("exec", &self.exec),
-            ("shell", self.shell.as_slice()),
-            ("exit-codes", self.exit_codes.as_slice()),
-            ("pipe", &self.pipe),
-            ("pipe-children", self.pipe_children.as_slice()),
-            ("pipe-in-flight", self.pipe_in_flight.as_slice()),
-            ("pipe-framing", self.pipe_framing.as_slice()),
-            ("http", self.http.as_slice()),
-            ("http-header", &self.http_header),
-            ("http-bearer-token-file", self.http_bearer_token_file.as_slice()),
-            ("http-signature-secret-file", self.http_signature_secret_file.as_slice()),
-            ("sql", self.sql.as_slice()),
-            ("sql-schema", self.sql_schema.as_slice()),
-            ("log", log),
-            ("key", &self.key),
-            ("scope", self.scope.as_slice()),
-            ("on-missing-key", self.on_missing_key.as_slice()),
-            ("on-mismatch", self.on_mismatch.as_slice()),
-            ("on-interrupted", self.on_interrupted.as_slice()),
-            ("concurrency", self.concurrency.as_slice()),
-            ("prefetch", self.prefetch.as_slice()),
-            ("timeout", self.timeout.as_slice()),
-            ("kill-grace", self.kill_grace.as_slice()),
-            ("max-attempts", self.max_attempts.as_slice()),
-            ("initial-interval", self.initial_interval.as_slice()),
-            ("multiplier", self.multiplier.as_slice()),
-            ("max-interval", self.max_interval.as_slice()),
-            ("jitter", self.jitter.as_slice()),
-            ("dead-letter", self.dead_letter.as_slice()),
-            ("dead-letter-exchange", self.dead_letter_exchange.as_slice()),
-            ("declare", self.declare.as_slice()),
-            ("queue-type", self.queue_type.as_slice()),
-        ];
+        let flags = self.flags();
+        let flags = flags.iter().map(|(flag, values)| (*flag, values.as_slice()));
         Config::load(flags, environment)
+    }
+
+    /// Every flag with the values that it was given; none if it was not.
+    pub(super) fn flags(&self) -> Vec<(&'static str, Vec<String>)> {
+        let one = |value: &Option<String>| value.iter().cloned().collect();
+        let log = if self.log { vec!["true".to_owned()] } else { Vec::new() };
+        vec![
+            ("config", one(&self.config)),
+            ("url", self.url.clone()),
+            ("password-file", one(&self.password_file)),
+            ("heartbeat", one(&self.heartbeat)),
+            ("ledger", one(&self.ledger)),
+            ("retention", one(&self.retention)),
+            ("drain-timeout", one(&self.drain_timeout)),
+            ("queue", one(&self.queue)),
+            ("exec", self.exec.clone()),
+            ("shell", one(&self.shell)),
+            ("exit-codes", one(&self.exit_codes)),
+            ("pipe", self.pipe.clone()),
+            ("pipe-children", one(&self.pipe_children)),
+            ("pipe-in-flight", one(&self.pipe_in_flight)),
+            ("pipe-framing", one(&self.pipe_framing)),
+            ("http", one(&self.http)),
+            ("http-header", self.http_header.clone()),
+            ("http-bearer-token-file", one(&self.http_bearer_token_file)),
+            ("http-signature-secret-file", one(&self.http_signature_secret_file)),
+            ("sql", one(&self.sql)),
+            ("sql-schema", one(&self.sql_schema)),
+            ("log", log),
+            ("key", self.key.clone()),
+            ("scope", one(&self.scope)),
+            ("on-missing-key", one(&self.on_missing_key)),
+            ("on-mismatch", one(&self.on_mismatch)),
+            ("on-interrupted", one(&self.on_interrupted)),
+            ("concurrency", one(&self.concurrency)),
+            ("prefetch", one(&self.prefetch)),
+            ("timeout", one(&self.timeout)),
+            ("kill-grace", one(&self.kill_grace)),
+            ("max-attempts", one(&self.max_attempts)),
+            ("initial-interval", one(&self.initial_interval)),
+            ("multiplier", one(&self.multiplier)),
+            ("max-interval", one(&self.max_interval)),
+            ("jitter", one(&self.jitter)),
+            ("dead-letter", one(&self.dead_letter)),
+            ("dead-letter-exchange", one(&self.dead_letter_exchange)),
+            ("declare", one(&self.declare)),
+            ("queue-type", one(&self.queue_type)),
+        ]
     }
 }
 

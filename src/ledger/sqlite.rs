@@ -7,8 +7,10 @@
 //!   `guard`: what their SQL may do; `script`, `split`: a file of statements as such a handler.
 //! - `owners`: who is alive; `files`: whether the ledger's files are still in their place; `log`: how
 //!   long its log has grown.
-//! - `read`, `compact`: looking into a ledger and making its file smaller, also from another process.
+//! - `read`, `account`, `compact`: looking into a ledger, accounting for all of it, and making its file
+//!   smaller, also from another process.
 
+mod account;
 mod apply;
 mod batch;
 mod change;
@@ -45,6 +47,7 @@ use tokio::{sync::oneshot, task};
 pub use rusqlite::{self, Connection};
 
 pub use self::{
+    account::{Fate, RECORD, RECORD_SCHEMA},
     compact::{Compacted, Compactor},
     effects::{Attempt, HandlerError, SqliteEffects, TransactionHandler},
     read::SqliteReader,

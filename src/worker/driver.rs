@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use crate::{
     broker::{BrokerError, Session},
+    crash_point::{CrashPoint, reach},
     handler::{Verdict, Work},
     ledger::{Owner, unix_millis},
     message::{Delivery, SessionId},
@@ -136,7 +137,10 @@ impl Driver {
 
     fn take_received(&mut self, received: Result<Vec<Delivery>, BrokerError>) {
         match received {
-            Ok(deliveries) => self.take(Event::Delivered(deliveries)),
+            Ok(deliveries) => {
+                reach(CrashPoint::Delivered);
+                self.take(Event::Delivered(deliveries));
+            }
             Err(why) => self.session_ended(&why),
         }
     }
@@ -144,6 +148,7 @@ impl Driver {
     fn take_run(&mut self, ran: Result<(GroupId, Verdict), tokio::task::JoinError>) {
         // A run catches its handler's panic, and nobody aborts runs, so there is always a result.
         if let Ok((group, verdict)) = ran {
+            reach(CrashPoint::HandlerReturned);
             self.take(Event::Ran(group, verdict));
         }
     }
@@ -172,14 +177,17 @@ impl Driver {
         let ledger = &self.worker.ledger;
         match command {
             Command::Claim(groups, requests) => {
+                reach(CrashPoint::ClaimAsked);
                 let claims = ledger.claim(&self.owner, requests, unix_millis());
                 self.work.push(claims.map(|result| Event::Claimed(groups, result)).boxed());
             }
             Command::Finish(groups, finishes) => {
+                reach(CrashPoint::FinishAsked);
                 let finished = ledger.finish(&self.owner, finishes, unix_millis());
                 self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
             }
             Command::Apply(groups, requests) => {
+                reach(CrashPoint::EffectAsked);
                 if let Handling::Transactional(effects) = &self.worker.handler {
                     let applied = effects.apply(&self.owner, requests, unix_millis());
                     self.work.push(applied.map(|result| Event::Applied(groups, result)).boxed());
@@ -187,6 +195,7 @@ impl Driver {
             }
             Command::Run(group, run) => self.start(group, run),
             Command::Settle(settlements) => {
+                reach(CrashPoint::AckAsked);
                 if let Some(session) = &mut self.session {
                     session.settle(settlements);
                 }
@@ -219,6 +228,7 @@ impl Driver {
             interrupted: run.interrupted,
             stop: self.stop_runs.subscribe(),
         };
+        reach(CrashPoint::HandlerStarting);
         // Called here, not in the task, so that handlers see messages in the order of their claims.
         let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
         let mut run = match run {
@@ -229,6 +239,7 @@ impl Driver {
         if !handler.waits()
             && let Some(result) = (&mut run).now_or_never()
         {
+            reach(CrashPoint::HandlerReturned);
             return self.take(Event::Ran(group, verdict(result)));
         }
         self.runs.spawn(async move { (group, verdict(run.await)) });

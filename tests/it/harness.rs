@@ -5,11 +5,12 @@
 mod disk;
 mod endpoint;
 mod node;
+mod path;
 mod process;
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
@@ -26,7 +27,8 @@ use tempfile::TempDir;
 pub use disk::{SmallDisk, may_mount};
 pub use endpoint::{Endpoint, Reply, Request, answer};
 pub use node::Node;
-pub use process::{Process, ackonce, children, is_alive};
+pub use path::{Path, Way};
+pub use process::{Process, ackonce, child_pids, children, is_alive};
 
 /// How long anything may take that is expected to happen.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -256,7 +258,7 @@ pub async fn publish(channel: &Channel, exchange: &str, key: &str, body: &[u8], 
 }
 
 /// Reads the ledger as anyone can: through its view, with SQLite.
-pub fn rows(ledger: &Path) -> Vec<Row> {
+pub fn rows(ledger: &std::path::Path) -> Vec<Row> {
     if !ledger.exists() {
         return Vec::new();
     }

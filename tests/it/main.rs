@@ -3,8 +3,11 @@
 mod harness;
 
 mod arrows;
+mod broker_faults;
+mod busy_cpus;
 mod clock;
 mod crash;
+mod crash_points;
 mod dead;
 mod dead_look;
 mod dead_own_broker;
@@ -30,3 +33,4 @@ mod silent_path;
 mod sql;
 mod sql_crash;
 mod timeout;
+mod torture;

@@ -141,7 +141,7 @@ async fn open(path: std::path::PathBuf) -> Result<SqliteLedger, Failure> {
     opened.map_err(|error| Failure::failed(error.to_string()))
 }
 
-fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
+pub(in crate::cli) fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
     let mut endpoints = Vec::new();
     for url in &broker.urls {
         let mut endpoint =
@@ -179,6 +179,15 @@ async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Prepared>, Failure> {
         }
     }
     if problems.is_empty() { Ok(handlers) } else { Err(Failure::usage(problems.join("; "))) }
+}
+
+/// Whether each handler is set up so that it can start.
+///
+/// # Errors
+///
+/// As a usage failure, everything that is not.
+pub(in crate::cli) async fn check(workers: &[WorkerConfig]) -> Result<(), Failure> {
+    handlers(workers).await.map(drop)
 }
 
 /// The handlers with the ledger they may write through.

@@ -15,7 +15,10 @@ use super::{
     finish::finish,
     guard::{Guard, Interrupted, Limit, Mode, Noticed},
 };
-use crate::ledger::{Applied, Apply, Claim, Ending, Failure, Finish, Finished, LedgerError, Millis, Ticket};
+use crate::{
+    crash_point::{CrashPoint, reach},
+    ledger::{Applied, Apply, Claim, Ending, Failure, Finish, Finished, LedgerError, Millis, Ticket},
+};
 
 /// How long runs may keep the ledger to themselves. The one that crosses it ends; the rest are
 /// postponed, so that other workers and processes have their turn.
@@ -61,7 +64,9 @@ pub(super) fn apply(
     // Not from the cache, where the handler would find them as well.
     let sql = |sql: &str| batch.connection().execute_batch(sql);
     sql("SAVEPOINT effect")?;
-    let failure = match run(batch, guard, request, &ticket, job, now)? {
+    let ran = run(batch, guard, request, &ticket, job, now)?;
+    reach(CrashPoint::EffectWritten);
+    let failure = match ran {
         Some(failure) => Some(failure),
         None => record(batch, owner, request, &ticket, now)?,
     };

@@ -110,7 +110,10 @@ impl SqliteReader {
         Ok(())
     }
 
-    fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, RowError>) -> Result<T, LedgerError> {
+    pub(super) fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, RowError>,
+    ) -> Result<T, LedgerError> {
         // Not SQLITE_OPEN_READ_ONLY: such a connection leaves the log's files behind if it is the last.
         self.connect()
             .and_then(|connection| {

@@ -22,8 +22,11 @@ use super::{
     owners::{Owners, lock_file},
     prune,
 };
-use crate::ledger::{
-    Applied, Apply, Claim, ClaimRequest, Failure, Finish, Finished, LedgerError, Millis, Prune, Pruned,
+use crate::{
+    crash_point::{CrashPoint, reach},
+    ledger::{
+        Applied, Apply, Claim, ClaimRequest, Failure, Finish, Finished, LedgerError, Millis, Prune, Pruned,
+    },
 };
 
 /// Rows in one transaction, unless a single operation has more.
@@ -62,6 +65,33 @@ impl Op {
             Op::Apply(call, _) => call.requests.len(),
             // A step of pruning has a transaction of its own.
             Op::Prune { .. } => ROWS_MAX,
+        }
+    }
+
+    fn queued(&self) {
+        match self {
+            Op::Claim(_) => reach(CrashPoint::ClaimQueued),
+            Op::Finish(_) => reach(CrashPoint::FinishQueued),
+            Op::Apply(..) => reach(CrashPoint::EffectQueued),
+            Op::Prune { .. } => {}
+        }
+    }
+
+    fn written(&self) {
+        match self {
+            Op::Claim(_) => reach(CrashPoint::ClaimWritten),
+            Op::Finish(_) => reach(CrashPoint::FinishWritten),
+            Op::Apply(..) => reach(CrashPoint::EffectRecorded),
+            Op::Prune { .. } => {}
+        }
+    }
+
+    fn committed(&self) {
+        match self {
+            Op::Claim(_) => reach(CrashPoint::ClaimCommitted),
+            Op::Finish(_) => reach(CrashPoint::FinishCommitted),
+            Op::Apply(..) => reach(CrashPoint::EffectCommitted),
+            Op::Prune { .. } => {}
         }
     }
 
@@ -161,8 +191,12 @@ impl Writer {
                     ops.push(op);
                 }
             }
+            ops.iter().for_each(Op::queued);
             let written = self.write(&mut ops);
             gathering = Gathering::after(&ops);
+            if written.is_ok() {
+                ops.iter().for_each(Op::committed);
+            }
             ops.into_iter().for_each(|op| op.reply(written.clone()));
         }
     }
@@ -199,7 +233,7 @@ impl Writer {
         if rung != Rung::Alone {
             self.sql("BEGIN IMMEDIATE")?;
         }
-        for op in ops {
+        for op in &mut *ops {
             match op {
                 Op::Claim(Call { owner, requests, now, answers, .. }) => {
                     let one = |request: &_| {
@@ -219,6 +253,7 @@ impl Writer {
                 }
             }
         }
+        ops.iter().for_each(Op::written);
         if rung != Rung::Alone {
             self.sql("COMMIT")?;
         }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::broker::{Outlet, PublishError};
+use crate::{
+    broker::{Outlet, PublishError},
+    crash_point::{CrashPoint, reach},
+};
 
 use super::super::{core::Letter, letter};
 
@@ -10,6 +13,7 @@ use super::super::{core::Letter, letter};
 const PUBLISH_LIMIT: Duration = Duration::from_secs(15);
 
 pub(super) async fn publish(outlet: &Outlet, letter: &Letter, queue: &str) -> Result<(), PublishError> {
+    reach(CrashPoint::CopySending);
     let (destination, copy) = letter::compose(letter, queue);
     let mut result = outlet.publish(&destination, copy, PUBLISH_LIMIT).await;
     if matches!(result, Err(PublishError::TooLarge(_))) {
@@ -19,6 +23,9 @@ pub(super) async fn publish(outlet: &Outlet, letter: &Letter, queue: &str) -> Re
                 break;
             }
         }
+    }
+    if result.is_ok() {
+        reach(CrashPoint::CopyConfirmed);
     }
     result
 }

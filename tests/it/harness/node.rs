@@ -43,6 +43,22 @@ impl Node {
         self.run("start");
     }
 
+    /// Stops it in its tracks (SIGSTOP): it answers nothing, and closes nothing.
+    pub fn freeze(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let env = String::from_utf8(self.run("env").stdout).expect("text");
+        let pid = env.lines().find_map(|line| line.strip_prefix("PID=")).expect("a pid");
+        let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number")).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("signalled");
+    }
+
     /// Runs the node's control program and returns what it printed.
     pub fn ctl(&self, arguments: &[&str]) -> String {
         let folder = self.path();

@@ -99,6 +99,13 @@ impl Process {
         self.child.try_wait().expect("a status").is_none()
     }
 
+    /// Asks it to stop, unless it has died already.
+    pub fn ask_to_stop(&mut self) {
+        if self.is_running() {
+            self.signal(rustix::process::Signal::TERM);
+        }
+    }
+
     /// Waits for it to end by itself.
     pub async fn ended(mut self, limit: Duration) -> Ended {
         let what = format!("{} ends; it said:\n{}", self.what, self.said());
@@ -150,6 +157,18 @@ pub fn children(parent: u32) -> Vec<String> {
         let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
         if status.lines().any(|line| line == format!("PPid:\t{parent}")) {
             found.push(status.lines().take(3).collect::<Vec<_>>().join(" "));
+        }
+    }
+    found
+}
+
+/// Their process ids.
+pub fn child_pids(parent: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
+        if status.lines().any(|line| line == format!("PPid:\t{parent}")) {
+            found.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
     found
