@@ -4,7 +4,7 @@
 use std::{
     path::PathBuf,
     sync::{Arc, mpsc},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use rusqlite::Connection;
@@ -31,11 +31,6 @@ use crate::{
 
 /// Rows in one transaction, unless a single operation has more.
 const ROWS_MAX: usize = 4096;
-
-/// So many claims in a transaction mean that their worker is busy. Then the next transaction waits for what
-/// becomes of them, at most so long: runs that end at once are finished in it and not in the one after.
-const BUSY_CLAIMS: usize = 32;
-const GATHER_MAX: Duration = Duration::from_micros(500);
 
 /// One call, on its way to the writer.
 pub(super) enum Op {
@@ -106,42 +101,6 @@ impl Op {
     }
 }
 
-/// What the next transaction waits for.
-#[derive(Default)]
-struct Gathering {
-    /// Calls of busy workers whose finishes are still to come.
-    awaited: usize,
-    /// Set with the first call that goes into the transaction.
-    until: Option<Instant>,
-}
-
-impl Gathering {
-    fn after(ops: &[Op]) -> Self {
-        let busy = |op: &&Op| matches!(op, Op::Claim(call) if call.requests.len() >= BUSY_CLAIMS);
-        Self { awaited: ops.iter().filter(busy).count(), until: None }
-    }
-
-    fn arrived(&mut self, op: &Op) {
-        if matches!(op, Op::Finish(_)) {
-            self.awaited = self.awaited.saturating_sub(1);
-        }
-    }
-
-    /// What is queued, or comes in time while something is awaited.
-    fn next(&mut self, queue: &mpsc::Receiver<Op>) -> Option<Op> {
-        let op = match queue.try_recv() {
-            Ok(op) => op,
-            Err(_) if self.awaited == 0 => return None,
-            Err(_) => {
-                let until = *self.until.get_or_insert_with(|| Instant::now() + GATHER_MAX);
-                queue.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?
-            }
-        };
-        self.arrived(&op);
-        Some(op)
-    }
-}
-
 /// How a batch is tried. Each rung survives what the one above does not.
 #[derive(Clone, Copy, PartialEq)]
 enum Rung {
@@ -176,14 +135,12 @@ impl Writer {
     /// Works until the queue is closed and empty. Closing the connection is SQLite's: the last one
     /// writes the log into the file and removes it.
     pub(super) fn run(mut self, queue: mpsc::Receiver<Op>) {
-        let mut gathering = Gathering::default();
         let mut next = None;
         while let Some(first) = next.take().or_else(|| queue.recv().ok()) {
-            gathering.arrived(&first);
             let mut rows = first.rows();
             let mut ops = vec![first];
             while rows < ROWS_MAX {
-                let Some(op) = gathering.next(&queue) else { break };
+                let Ok(op) = queue.try_recv() else { break };
                 rows += op.rows();
                 if rows > ROWS_MAX {
                     next = Some(op);
@@ -193,7 +150,6 @@ impl Writer {
             }
             ops.iter().for_each(Op::queued);
             let written = self.write(&mut ops);
-            gathering = Gathering::after(&ops);
             if written.is_ok() {
                 ops.iter().for_each(Op::committed);
             }
