@@ -192,5 +192,19 @@ fn value_wire_bytes(value: &Value) -> usize {
     }
 }
 
+/// For `fuzz/`: a table in any bytes of the wire, to our words and back.
+#[cfg(fuzzing)]
+pub fn round_trip(bytes: &[u8]) {
+    // lapin reads nested tables by recursion; how deep is bounded by the frame, see `cli::stack`.
+    let Ok((_, table)) = lapin::types::parsing::parse_field_table(&bytes[..bytes.len().min(4096)]) else {
+        return;
+    };
+    let ours = table_in(&table);
+    if let Ok(out) = table_out(&ours) {
+        // Compared as text: not-a-number is not equal to itself.
+        assert_eq!(format!("{:?}", table_in(&out)), format!("{ours:?}"));
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 
 use super::{Handler, Verdict, Work};
 use answers::Request;
+#[cfg(fuzzing)]
+pub use codec::read_replies;
 use pool::Pool;
 
 /// How messages and replies are told apart.

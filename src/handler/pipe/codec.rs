@@ -188,5 +188,22 @@ fn shown(bytes: &[u8]) -> String {
     format!("{:?}{more}", String::from_utf8_lossy(beginning))
 }
 
+/// For `fuzz/`: all replies in `bytes`, read in pieces of at most `step`, as text.
+#[cfg(fuzzing)]
+pub fn read_replies(framing: Framing, bytes: &[u8], step: usize) -> Vec<String> {
+    let mut replies = Replies::new(framing);
+    let mut all = Vec::new();
+    for piece in bytes.chunks(step) {
+        replies.space().extend_from_slice(piece);
+        while let Some(reply) = replies.next() {
+            all.push(format!("{reply:?}"));
+            if reply.is_err() {
+                return all;
+            }
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests;
