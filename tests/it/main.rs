@@ -5,6 +5,7 @@ mod harness;
 mod arrows;
 mod broker_faults;
 mod busy_cpus;
+mod check;
 mod clock;
 mod crash;
 mod crash_points;
