@@ -27,6 +27,7 @@ mod lost_queues;
 mod main_job;
 mod own_broker;
 mod own_broker_failure;
+mod own_broker_permissions;
 mod pipe;
 mod promises;
 mod session;
