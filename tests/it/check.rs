@@ -196,6 +196,29 @@ async fn a_broker_that_is_away_or_refuses_is_named_and_hides_nothing() {
     }
 }
 
+/// A port that accepts and stays silent, and one where somebody else answers: both within the limits, and with the
+/// ledger's line all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_does_not_speak_amqp_is_named_in_time() {
+    let world = World::new("checksilent").await;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = http.local_addr().unwrap();
+    std::thread::spawn(move || {
+        use std::io::Write;
+        for mut client in http.incoming().flatten() {
+            let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    for (address, says) in
+        [(silent.local_addr().unwrap(), "does not speak AMQP within"), (other, "does not greet as AMQP")]
+    {
+        let checked = check_at(&world, &format!("amqp://{address}"), &["--log"]).await;
+        checked.expect_failed(&["broker", "login", "queue", "dead letters"], says);
+        assert_eq!(checked.results("ledger"), ["ok"]);
+    }
+}
+
 /// Of several URLs one that works is enough; the others are warned of.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_several_brokers_is_enough() {
