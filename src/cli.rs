@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod broker;
+pub mod check;
 pub mod dead;
 pub mod failure;
 pub mod ledger;
@@ -41,6 +42,8 @@ pub struct Cli {
 pub enum Command {
     /// Consume a queue and run a handler once per message
     Run(Box<run::RunArgs>),
+    /// Say whether a worker would work here: configuration, broker, queue, ledger, handler
+    Check(Box<check::CheckArgs>),
     /// Look into a ledger: what became of each message; forget or prune rows
     Ledger(ledger::LedgerArgs),
     /// Look at dead letters, send them back, or remove them
@@ -78,6 +81,7 @@ impl Command {
     pub fn execute(self) -> Result<(), Failure> {
         match self {
             Command::Run(args) => on_runtime(run::execute(args.config()?)),
+            Command::Check(args) => on_runtime(check::run(*args)),
             Command::Bench(args) => on_runtime(bench::run(args)),
             Command::Torture(args) => on_runtime(torture::run(*args)),
             Command::Publish(args) => on_runtime(publish::run(*args)),

@@ -5,6 +5,7 @@
 //! ends lapin's input/output thread whatever it waits for.
 
 mod dial;
+mod greet;
 
 use std::{
     fmt,
@@ -16,6 +17,8 @@ use std::{
 use futures::StreamExt;
 use lapin::{ConnectionProperties, Event};
 use tokio::{sync::watch, time::timeout};
+
+pub use greet::greeting;
 
 use super::{BrokerError, Endpoint, Kind, error::printable};
 

@@ -115,11 +115,7 @@ impl BrokerError {
             530 => Kind::Refused,
             _ => Kind::Lost,
         };
-        let hint = if text.contains("delivery acknowledgement") && text.contains("timed out") {
-            "; a handler ran for longer than the broker's consumer_timeout: raise that, or lower the worker's timeout"
-        } else {
-            ""
-        };
+        let hint = hint(kind, &text);
         Self::new(kind, format!("the broker says {} {text}{hint}", error.get_id()))
     }
 
@@ -130,6 +126,21 @@ impl BrokerError {
         }
         Self::new(Kind::Lost, format!("the connection is lost: {error}"))
     }
+}
+
+/// What to do about what the broker says, where its words leave that open.
+fn hint(kind: Kind, text: &str) -> &'static str {
+    if text.contains("delivery acknowledgement") && text.contains("timed out") {
+        return "; a handler ran for longer than the broker's consumer_timeout: raise that, or lower the worker's timeout";
+    }
+    // Earlier versions than 4 do not say which permission is missing.
+    if kind == Kind::Denied && text.contains("access to queue") {
+        return "; consuming it takes read permission, making it takes configure permission: rabbitmqctl set_permissions";
+    }
+    if kind == Kind::Denied && text.contains("access to exchange") {
+        return "; sending there takes write permission on that exchange (amq.default leads to queues by their names): rabbitmqctl set_permissions";
+    }
+    ""
 }
 
 /// One line without control characters: names in a broker's text come from anywhere.
@@ -168,6 +179,17 @@ mod tests {
             (reply(AMQPHardError::CONNECTIONFORCED, "CONNECTION_FORCED - bye"), Kind::Lost, false),
         ] {
             assert_eq!((error.kind(), error.is_permanent()), (kind, permanent), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_permission_is_named() {
+        for (text, hint) in [
+            ("ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'u'", "read permission"),
+            ("ACCESS_REFUSED - configure access to queue 'q' in vhost '/' refused for user 'u'", "configure"),
+            ("ACCESS_REFUSED - access to exchange 'amq.default' in vhost '/' refused", "write permission"),
+        ] {
+            assert!(reply(AMQPSoftError::ACCESSREFUSED, text).to_string().contains(hint), "{text}");
         }
     }
 

@@ -18,6 +18,9 @@ use super::{BrokerError, Connection, Declare, Kind, Session, Source, convert::sh
 const ADVICE_TIMEOUT: Duration = Duration::from_secs(5);
 /// More arguments than RabbitMQ knows.
 const ROUNDS_MAX: usize = 32;
+/// Compared last of all, and refused for a queue that has to be made. So no question can make one, not
+/// even if the queue is deleted amid them.
+const NEVER: (&str, &str) = ("x-queue-leader-locator", "ackonce-only-looks");
 
 /// Where rejected messages go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,16 @@ pub enum Route {
     Broken { why: String },
     /// The broker does not let us look.
     Unknown { why: String },
+}
+
+/// What a queue's own arguments say; a policy's stay unseen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// `quorum`, `classic` or `stream`.
+    pub kind: String,
+    pub route: Route,
+    pub delivery_limit: Option<i64>,
+    pub consumer_timeout: Option<Duration>,
 }
 
 impl Source {
@@ -109,6 +122,33 @@ async fn route(connection: &Connection, queue: &str, arguments: &Table) -> Resul
     })
 }
 
+/// What can be seen of an existing queue; `Err` inside says why it cannot.
+///
+/// # Errors
+///
+/// Only if the connection fails.
+pub async fn seen(connection: &Connection, queue: &str) -> Result<Result<Seen, String>, BrokerError> {
+    let arguments = match arguments(connection, queue).await? {
+        Ok(arguments) => arguments,
+        Err(why) => return Ok(Err(why)),
+    };
+    let route = route(connection, queue, &arguments).await?;
+    let number = |name: &str| match arguments.get(name) {
+        Some(Value::I64(number)) => Some(*number),
+        _ => None,
+    };
+    // A queue that states no type is a classic one, unless its virtual host has another default.
+    let kind = arguments.get("x-queue-type").and_then(Value::to_text).unwrap_or("classic".to_owned());
+    Ok(Ok(Seen {
+        kind,
+        route,
+        delivery_limit: number("x-delivery-limit"),
+        consumer_timeout: number("x-consumer-timeout")
+            .and_then(|ms| u64::try_from(ms).ok())
+            .map(Duration::from_millis),
+    }))
+}
+
 /// Why the broker may drop messages of an existing queue, if that can be seen: a quorum queue drops what
 /// was delivered more often than its limit (20 on RabbitMQ 4), unless it dead-letters.
 ///
@@ -152,21 +192,18 @@ pub(super) async fn arguments(
     connection: &Connection,
     queue: &str,
 ) -> Result<Result<Table, String>, BrokerError> {
-    let spec = topology::QueueSpec { name: queue.to_owned(), arguments: Table::new() };
-    let mut asked =
-        Asked { spec, options: QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() } };
-    // It must exist: the last question would make it.
+    let mut asked = Asked::about(queue);
     if topology::look(connection, queue).await?.is_none() {
         return Ok(Err(format!("there is no queue '{queue}'")));
     }
     for _ in 0..ROUNDS_MAX {
         match topology::declare(connection, &asked.spec, asked.options).await {
-            Ok(_) => return Ok(Ok(asked.spec.arguments)),
-            Err(error) if error.kind() == Kind::PreconditionFailed => {
-                if !asked.learn(&error.to_string()) {
-                    return Ok(Err(error.to_string()));
-                }
-            }
+            Ok(_) => return Ok(Ok(asked.learnt())),
+            Err(error) if error.kind() == Kind::PreconditionFailed => match asked.learn(&error.to_string()) {
+                Learnt::More => {}
+                Learnt::All => return Ok(Ok(asked.learnt())),
+                Learnt::Nothing => return Ok(Err(error.to_string())),
+            },
             Err(error) if error.is_permanent() => return Ok(Err(error.to_string())),
             Err(error) => return Err(error),
         }
@@ -180,9 +217,41 @@ struct Asked {
     options: QueueDeclareOptions,
 }
 
+/// What a refusal has taught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Learnt {
+    /// One argument: ask again.
+    More,
+    /// It is about [`NEVER`], the last that is compared.
+    All,
+    /// Nothing new: no question helps.
+    Nothing,
+}
+
 impl Asked {
-    /// Takes in one refusal; `false` if it teaches nothing new.
-    fn learn(&mut self, refusal: &str) -> bool {
+    fn about(queue: &str) -> Self {
+        let arguments = Table::from([(NEVER.0.into(), Value::text(NEVER.1))]);
+        Self {
+            spec: topology::QueueSpec { name: queue.to_owned(), arguments },
+            options: QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() },
+        }
+    }
+
+    /// All that is known of the queue's arguments.
+    fn learnt(mut self) -> Table {
+        self.spec.arguments.remove(NEVER.0);
+        self.spec.arguments
+    }
+
+    fn learn(&mut self, refusal: &str) -> Learnt {
+        if refusal.contains(&format!("inequivalent arg '{}'", NEVER.0)) {
+            return Learnt::All;
+        }
+        if self.takes_in(refusal) { Learnt::More } else { Learnt::Nothing }
+    }
+
+    /// `false` if it teaches nothing new.
+    fn takes_in(&mut self, refusal: &str) -> bool {
         let quoted = |after: &str| {
             let (_, rest) = refusal.split_once(after)?;
             rest.split_once('\'').map(|(value, _)| value.to_owned())
@@ -222,30 +291,41 @@ mod tests {
 
     #[test]
     fn each_refusal_teaches_one_argument() {
-        let mut asked = Asked {
-            spec: topology::QueueSpec { name: "q".into(), arguments: Table::new() },
-            options: QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() },
-        };
+        let mut asked = Asked::about("q");
         let said = |rest: &str| format!("the broker says 406 PRECONDITION_FAILED - inequivalent arg {rest}");
         assert!(
-            asked
-                .learn(&said("'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'"))
+            asked.takes_in(&said(
+                "'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'"
+            ))
         );
         assert!(!asked.options.durable);
         let dlx = said(
             "'x-dead-letter-exchange' for queue 'q' in vhost '/': received none but current is the value 'dlx' of type 'longstr'",
         );
-        assert!(asked.learn(&dlx));
-        assert!(!asked.learn(&dlx), "nothing new: give up, do not ask for ever");
-        assert!(asked.learn(&said(
+        assert!(asked.takes_in(&dlx));
+        assert!(!asked.takes_in(&dlx), "nothing new: give up, do not ask for ever");
+        assert!(asked.takes_in(&said(
             "'x-message-ttl' for queue 'q' in vhost '/': received none but current is the value '60000' of type 'signedint'"
         )));
         assert_eq!(asked.spec.arguments["x-dead-letter-exchange"], Value::text("dlx"));
         assert_eq!(asked.spec.arguments["x-message-ttl"], Value::I64(60_000));
         let kind =
             said("'x-queue-type' for queue 'q' in vhost '/': received 'classic' but current is 'quorum'");
-        assert!(asked.learn(&kind) && !asked.learn(&kind));
+        assert!(asked.takes_in(&kind) && !asked.takes_in(&kind));
         assert_eq!(asked.spec.arguments["x-queue-type"], Value::text("quorum"));
-        assert!(!asked.learn("the broker says 406 PRECONDITION_FAILED - something else"));
+        assert!(!asked.takes_in("the broker says 406 PRECONDITION_FAILED - something else"));
+    }
+
+    /// The last question is about an argument that no queue can be made with.
+    #[test]
+    fn all_is_learnt_when_the_impossible_argument_is_refused() {
+        let mut asked = Asked::about("q");
+        let refused = "the broker says 406 PRECONDITION_FAILED - inequivalent arg 'x-queue-leader-locator' for \
+                       queue 'q' in vhost '/': received the value 'ackonce-only-looks' of type 'longstr' but current is none";
+        assert_eq!(asked.learn(refused), Learnt::All);
+        assert_eq!(asked.learnt(), Table::new());
+        let gone =
+            "the broker says 406 PRECONDITION_FAILED - invalid arg 'x-queue-leader-locator' for queue 'q'";
+        assert_eq!(Asked::about("q").learn(gone), Learnt::Nothing);
     }
 }

@@ -254,15 +254,7 @@ pub async fn execute(config: Config) -> Result<(), Failure> {
 /// One line with what this worker goes by; a command's arguments may hold secrets and are only counted.
 fn log_effective(config: &Config, worker: &WorkerConfig) {
     let policy = &worker.policy;
-    let handler = match &worker.handler {
-        HandlerConfig::Log => "log".to_owned(),
-        HandlerConfig::Http(http) => format!("http {}", handler::http::shown(http.url.expose())),
-        HandlerConfig::Sql(sql) => format!("sql {}", sql.file.display()),
-        HandlerConfig::Exec(exec) => format!("exec {} ({} arguments)", exec.program, exec.args.len()),
-        HandlerConfig::Pipe(pipe) => {
-            format!("pipe {} ({} arguments), {} children", pipe.program, pipe.args.len(), pipe.children)
-        }
-    };
+    let handler = describe(&worker.handler);
     let LedgerUrl::Sqlite(ledger) = &config.ledger.url;
     tracing::info!(
         queue = %policy.queue,
@@ -277,4 +269,17 @@ fn log_effective(config: &Config, worker: &WorkerConfig) {
         retention = %humantime::format_duration(config.ledger.retention),
         "worker configured"
     );
+}
+
+/// A handler in a few words, without what may be secret.
+pub(super) fn describe(config: &HandlerConfig) -> String {
+    match config {
+        HandlerConfig::Log => "log".to_owned(),
+        HandlerConfig::Http(http) => format!("http {}", handler::http::shown(http.url.expose())),
+        HandlerConfig::Sql(sql) => format!("sql {}", sql.file.display()),
+        HandlerConfig::Exec(exec) => format!("exec {} ({} arguments)", exec.program, exec.args.len()),
+        HandlerConfig::Pipe(pipe) => {
+            format!("pipe {} ({} arguments), {} children", pipe.program, pipe.args.len(), pipe.children)
+        }
+    }
 }

@@ -24,6 +24,19 @@ pub enum HandlerConfig {
     Sql(SqlConfig),
 }
 
+impl HandlerConfig {
+    /// The longest that one run can take; `None` for one that takes no time.
+    pub fn longest_run(&self) -> Option<Duration> {
+        match self {
+            HandlerConfig::Log => None,
+            HandlerConfig::Exec(exec) => Some(exec.timeout + exec.kill_grace),
+            HandlerConfig::Pipe(pipe) => Some(pipe.timeout + pipe.kill_grace),
+            HandlerConfig::Http(http) => Some(http.timeout),
+            HandlerConfig::Sql(sql) => Some(sql.timeout),
+        }
+    }
+}
+
 /// A program run once per message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecConfig {

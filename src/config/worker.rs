@@ -25,6 +25,8 @@ pub struct WorkerConfig {
     /// With `dead_letter = "reject"`: the exchange that a policy sets for rejected messages, which
     /// AMQP cannot see. Without it, the queue's own arguments must name one.
     pub dead_letter_exchange: Option<String>,
+    /// The longest time a message can be under way through all its attempts; shorter than the retention.
+    pub horizon: Duration,
 }
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -78,6 +80,7 @@ pub(super) fn read(worker: &mut Section, retry_section: &mut Section) -> Read {
         let bytes = scope.value.len();
         worker.problem(format!("{}: it has {bytes} bytes: expected 1 to {NAME_BYTES_MAX}", scope.said));
     }
+    let horizon = retry::horizon(&retry, timeout);
     let config = queue.as_ref().zip(key).zip(handler).map(|((queue, key), handler)| {
         let queue: Arc<str> = queue.value.as_str().into();
         let scope = scope.map_or_else(|| queue.clone(), |scope| scope.value.into());
@@ -94,9 +97,9 @@ pub(super) fn read(worker: &mut Section, retry_section: &mut Section) -> Read {
             retry,
             dead_letter,
         };
-        WorkerConfig { policy, handler, declare, queue_type, dead_letter_exchange }
+        WorkerConfig { policy, handler, declare, queue_type, dead_letter_exchange, horizon }
     });
-    Read { config, queue, horizon: retry::horizon(&retry, timeout) }
+    Read { config, queue, horizon }
 }
 
 fn dead_letter_exchange(worker: &mut Section, dead_letter: DeadLetter) -> Option<String> {

@@ -7,6 +7,7 @@
 //!   `guard`: what their SQL may do; `script`, `split`: a file of statements as such a handler.
 //! - `owners`: who is alive; `files`: whether the ledger's files are still in their place; `log`: how
 //!   long its log has grown.
+//! - `survey`, `filesystem`: whether a worker could use a ledger, and what it lies on.
 //! - `read`, `account`, `compact`: looking into a ledger, accounting for all of it, and making its file
 //!   smaller, also from another process.
 
@@ -21,6 +22,7 @@ mod effects;
 mod errors;
 mod failures;
 mod files;
+mod filesystem;
 mod finish;
 mod guard;
 mod log;
@@ -31,6 +33,7 @@ mod prune;
 mod read;
 mod script;
 mod split;
+mod survey;
 mod writer;
 
 use std::{
@@ -50,8 +53,10 @@ pub use self::{
     account::{Fate, RECORD, RECORD_SCHEMA},
     compact::{Compacted, Compactor},
     effects::{Attempt, HandlerError, SqliteEffects, TransactionHandler},
+    filesystem::{FileSystem, FileSystemKind},
     read::SqliteReader,
     script::Script,
+    survey::{Survey, sqlite_version, survey},
 };
 use self::{
     errors::ledger_error,

@@ -112,7 +112,7 @@ impl BrokerError {
     }
 }
 
-fn unreachable(address: SocketAddr, error: &io::Error) -> lapin::Error {
+pub(super) fn unreachable(address: SocketAddr, error: &io::Error) -> lapin::Error {
     let message = match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("nothing listens on {address}: is the broker running?"),
         _ => format!("cannot connect to {address}: {error}"),
@@ -120,19 +120,27 @@ fn unreachable(address: SocketAddr, error: &io::Error) -> lapin::Error {
     BrokerError::new(Kind::Unreachable, message).into_io().into()
 }
 
-fn no_answer(address: SocketAddr, limit: Duration) -> BrokerError {
+pub(super) fn no_answer(address: SocketAddr, limit: Duration) -> BrokerError {
     let message = format!("{address} does not answer within {limit:?}: is there a firewall between?");
     BrokerError::new(Kind::Unreachable, message)
 }
 
-fn silent(address: SocketAddr) -> BrokerError {
+pub(super) fn silent(address: SocketAddr) -> BrokerError {
     let message =
         format!("{address} accepts connections but does not speak AMQP within {HANDSHAKE_TIMEOUT:?}");
     BrokerError::new(Kind::Timeout, message)
 }
 
+/// What listens there hung up at our greeting, or answered it with something else.
+pub(super) fn no_amqp(address: SocketAddr) -> BrokerError {
+    let message = format!(
+        "{address} does not greet as AMQP 0-9-1 does: is it an AMQP port, and with TLS or without as the URL says?"
+    );
+    BrokerError::new(Kind::Unreachable, message)
+}
+
 /// A certificate stays as wrong as it is; a connection that breaks in between may do better.
-fn tls_failed(error: &io::Error) -> BrokerError {
+pub(super) fn tls_failed(error: &io::Error) -> BrokerError {
     match error.kind() {
         io::ErrorKind::InvalidData => BrokerError::new(
             Kind::Tls,

@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use crate::{
     broker::{Endpoint, Outlet, Publisher, Rejects, Source},
     cli::Failure,
-    config::{BrokerConfig, Config, HandlerConfig, LedgerUrl, WorkerConfig},
+    config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, LedgerUrl, WorkerConfig},
     handler::{
         Handler,
         exec::Exec,
@@ -144,18 +144,23 @@ async fn open(path: std::path::PathBuf) -> Result<SqliteLedger, Failure> {
 pub(in crate::cli) fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
     let mut endpoints = Vec::new();
     for url in &broker.urls {
-        let mut endpoint =
-            Endpoint::parse(url.expose()).map_err(|error| Failure::usage(error.to_string()))?;
+        let endpoint = endpoint(broker, url)?;
         for warning in endpoint.warnings() {
             warn!("{warning}");
-        }
-        endpoint = endpoint.with_heartbeat(broker.heartbeat);
-        if let Some(password) = &broker.password {
-            endpoint = endpoint.with_password(password.expose());
         }
         endpoints.push(endpoint);
     }
     Ok(endpoints)
+}
+
+/// One of the broker's URLs with what was configured beside it.
+pub(in crate::cli) fn endpoint(broker: &BrokerConfig, url: &BrokerUrl) -> Result<Endpoint, Failure> {
+    let endpoint = Endpoint::parse(url.expose()).map_err(|error| Failure::usage(error.to_string()))?;
+    let endpoint = endpoint.with_heartbeat(broker.heartbeat);
+    Ok(match &broker.password {
+        Some(password) => endpoint.with_password(password.expose()),
+        None => endpoint,
+    })
 }
 
 /// A handler before the ledger is open.
@@ -188,6 +193,22 @@ async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Prepared>, Failure> {
 /// As a usage failure, everything that is not.
 pub(in crate::cli) async fn check(workers: &[WorkerConfig]) -> Result<(), Failure> {
     handlers(workers).await.map(drop)
+}
+
+/// Whether one handler could start now, as far as that can be seen from outside. An SQL file is only read:
+/// it takes the ledger to judge its statements.
+///
+/// # Errors
+///
+/// One sentence: what is missing and what to do.
+pub(in crate::cli) async fn probe(config: &HandlerConfig) -> Result<(), String> {
+    match handler(config)? {
+        Prepared::Sql(_) => Ok(()),
+        Prepared::Claimed(handler) => {
+            handler.check().await?;
+            handler.probe().await
+        }
+    }
 }
 
 /// The handlers with the ledger they may write through.

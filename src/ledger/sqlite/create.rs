@@ -17,13 +17,7 @@ use crate::ledger::LedgerError;
 
 /// Makes an empty ledger at `path`, where there is no file. Another process may do so meanwhile.
 pub(super) fn create(path: &Path) -> Result<(), LedgerError> {
-    // SQLite would take such a log for the new file's own, and replay another ledger's pages into it.
-    for suffix in ["-wal", "-journal"] {
-        let leftover = beside(path, suffix);
-        if fs::symlink_metadata(&leftover).is_ok() {
-            return still_missing(path, &leftover);
-        }
-    }
+    no_leftovers(path)?;
     let cannot = |e: io::Error| {
         LedgerError::fatal(format!(
             "cannot create the ledger {}: {e}: is its directory writable?",
@@ -38,6 +32,18 @@ pub(super) fn create(path: &Path) -> Result<(), LedgerError> {
     }
     // The name is durable only with its directory.
     path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all()).map_err(cannot)
+}
+
+/// Refuses a log without its ledger: SQLite would take it for the new file's own, and replay another
+/// ledger's pages into it.
+pub(super) fn no_leftovers(path: &Path) -> Result<(), LedgerError> {
+    for suffix in ["-wal", "-journal"] {
+        let leftover = beside(path, suffix);
+        if fs::symlink_metadata(&leftover).is_ok() {
+            still_missing(path, &leftover)?;
+        }
+    }
+    Ok(())
 }
 
 /// A log without its ledger: unless another process has just created both.
