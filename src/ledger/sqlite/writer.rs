@@ -14,6 +14,7 @@ use super::{
     apply::{Job, apply},
     batch::Batch,
     claim::claim,
+    commits::CommitWatch,
     errors::{RowError, ledger_error, refusal},
     files::Identity,
     finish::finish,
@@ -65,6 +66,14 @@ impl Op {
             Op::Apply(call, _) => call.requests.len(),
             // A step of pruning has a transaction of its own.
             Op::Prune { .. } => ROWS_MAX,
+        }
+    }
+
+    /// Claims and finishes in it; none in a step of pruning.
+    fn messages(&self) -> usize {
+        match self {
+            Op::Claim(_) | Op::Finish(_) | Op::Apply(..) => self.rows(),
+            Op::Prune { .. } => 0,
         }
     }
 
@@ -170,6 +179,7 @@ pub(super) struct Writer {
     pub(super) owners: Owners,
     pub(super) identity: Identity,
     pub(super) log: LogWatch,
+    pub(super) commits: CommitWatch,
 }
 
 impl Writer {
@@ -192,7 +202,11 @@ impl Writer {
                 }
             }
             ops.iter().for_each(Op::queued);
+            let began = Instant::now();
             let written = self.write(&mut ops);
+            if written.is_ok() {
+                self.commits.tell(began, || ops.iter().map(Op::messages).sum());
+            }
             gathering = Gathering::after(&ops);
             if written.is_ok() {
                 ops.iter().for_each(Op::committed);
