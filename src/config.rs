@@ -7,13 +7,14 @@
 //! - `file`: the file's text becomes a table;
 //! - `sources`: the file's tables with flags and environment laid over them;
 //! - `section`: reads a table key by key, so that wrong types and unknown keys are problems;
-//! - `broker`, `ledger`, `worker`, `retry`, `handler`: one part each, with its defaults and relations;
+//! - `broker`, `ledger`, `listen`, `worker`, `retry`, `handler`: one part each, with its defaults and relations;
 //! - `problem`, `secret`: how mistakes are worded, and what is never printed.
 
 mod broker;
 mod file;
 mod handler;
 mod ledger;
+mod listen;
 mod problem;
 mod retry;
 mod secret;
@@ -22,7 +23,7 @@ mod sources;
 mod twins;
 mod worker;
 
-use std::{collections::BTreeMap, ffi::OsString, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, time::Duration};
 
 pub(crate) use self::retry::for_people;
 pub use self::{
@@ -45,6 +46,8 @@ pub struct Config {
     pub ledger: LedgerConfig,
     /// Time for running handlers at a shutdown; may be zero.
     pub drain_timeout: Duration,
+    /// Where health, readiness and metrics are served; `None`: nowhere.
+    pub listen: Option<SocketAddr>,
     /// At least one, no two on the same queue. They may share a scope: a key that is done on one
     /// queue is then a duplicate on the other.
     pub workers: Vec<WorkerConfig>,
@@ -70,12 +73,13 @@ impl Config {
         let Sources { top, broker, ledger, workers, only, mut problems } = sources;
         let broker = finish(broker, &mut problems, broker::read);
         let (ledger, retention) = finish(ledger, &mut problems, ledger::read);
-        let drain_timeout = finish(top, &mut problems, drain_timeout);
+        let (drain_timeout, listen) =
+            finish(top, &mut problems, |top| (drain_timeout(top), listen::read(top)));
         let mut workers = read_workers(workers, &retention, &mut problems);
         if let Some(queue) = only {
             workers.retain(|worker| *worker.policy.queue == queue);
         }
-        problems.or(Self { broker, ledger, drain_timeout, workers })
+        problems.or(Self { broker, ledger, drain_timeout, listen, workers })
     }
 
     /// The same for a command that runs no worker: what concerns workers is neither needed nor judged.
@@ -90,7 +94,7 @@ impl Config {
         let Sources { top, broker, ledger, mut problems, .. } = Sources::gather(flags, environment)?;
         let broker = finish(broker, &mut problems, broker::read);
         let (ledger, _) = finish(ledger, &mut problems, ledger::read);
-        finish(top, &mut problems, drain_timeout);
+        finish(top, &mut problems, |top| (drain_timeout(top), listen::read(top)));
         problems.or((broker, ledger))
     }
 }

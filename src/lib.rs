@@ -29,7 +29,7 @@
 //!
 //! # The map
 //!
-//! Arrows point one way: `main → cli → worker → {broker, ledger, handler} → {key, message}`.
+//! Arrows point one way: `main → cli → listen → worker → {broker, ledger, handler} → {key, message}`.
 //!
 //! - [`message`]: what a delivery carries; no broker library's types.
 //! - [`key`]: what identifies a message, and where that is taken from.
@@ -38,6 +38,7 @@
 //! - [`broker`]: the only place that speaks AMQP: sessions, settling, publishing, topology.
 //! - [`worker`]: the heart: intake → claim → handler → finish → settle.
 //! - [`config`]: file, environment and flags become one validated configuration.
+//! - [`listen`]: health, readiness and metrics over HTTP.
 //! - [`cli`]: one file per subcommand.
 //! - [`crash_point`]: named moments at which a test makes the process die; nothing in what is shipped.
 
@@ -51,6 +52,7 @@ pub mod crash_point;
 pub mod handler;
 pub mod key;
 pub mod ledger;
+pub mod listen;
 pub mod message;
 pub mod worker;
 

@@ -10,6 +10,7 @@ pub mod outage;
 pub mod outcome;
 pub mod policy;
 pub mod run;
+pub mod signs;
 
 pub use handling::Handling;
 pub use policy::Policy;

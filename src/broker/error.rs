@@ -41,6 +41,42 @@ pub enum Kind {
     Setup,
 }
 
+impl Kind {
+    /// In the order of the variants.
+    pub const ALL: [Kind; 12] = [
+        Kind::Unreachable,
+        Kind::Tls,
+        Kind::Refused,
+        Kind::NotFound,
+        Kind::PreconditionFailed,
+        Kind::Denied,
+        Kind::Locked,
+        Kind::Blocked,
+        Kind::Timeout,
+        Kind::Lost,
+        Kind::TooLarge,
+        Kind::Setup,
+    ];
+
+    /// A fixed word: a metric's label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Unreachable => "unreachable",
+            Kind::Tls => "tls",
+            Kind::Refused => "refused",
+            Kind::NotFound => "not-found",
+            Kind::PreconditionFailed => "precondition-failed",
+            Kind::Denied => "denied",
+            Kind::Locked => "locked",
+            Kind::Blocked => "blocked",
+            Kind::Timeout => "timeout",
+            Kind::Lost => "lost",
+            Kind::TooLarge => "too-large",
+            Kind::Setup => "setup",
+        }
+    }
+}
+
 impl BrokerError {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }

@@ -93,6 +93,11 @@ impl Outlet {
         }
     }
 
+    /// Whether an alarm of the broker's blocks copies just now.
+    pub fn is_blocked(&self) -> bool {
+        self.publisher.is_blocked()
+    }
+
     async fn ensure(&self, spec: &QueueSpec) -> Result<(), PublishError> {
         let is_known = self.known.lock().unwrap_or_else(PoisonError::into_inner).contains(&spec.name);
         if is_known || self.declare != Declare::Create {

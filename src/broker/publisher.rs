@@ -124,6 +124,13 @@ impl Publisher {
         }
     }
 
+    /// Whether an alarm of the broker's blocks the connection just now.
+    pub fn is_blocked(&self) -> bool {
+        // While somebody connects there is nothing that could be blocked.
+        let Ok(link) = self.link.try_lock() else { return false };
+        link.live.as_ref().is_some_and(|live| live.connection.blocked().is_some())
+    }
+
     /// Says goodbye within `limit`, then cuts. What still waits for its confirm fails as lost.
     pub async fn close(&self, limit: Duration) {
         let live = self.link.lock().await.live.take();

@@ -43,6 +43,9 @@ pub struct RunArgs {
     /// Time for running handlers at a shutdown [env: ACKONCE_DRAIN_TIMEOUT] [default: 25s]
     #[arg(long, value_name = "TIME")]
     drain_timeout: Option<String>,
+    /// Serve /healthz, /readyz and /metrics here: a port of 127.0.0.1, or IP:PORT [env: ACKONCE_LISTEN]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
 
     /// Queue to consume [env: ACKONCE_QUEUE]
     #[arg(long, value_name = "NAME", help_heading = "Worker")]
@@ -192,6 +195,7 @@ impl RunArgs {
             ("ledger", one(&self.ledger)),
             ("retention", one(&self.retention)),
             ("drain-timeout", one(&self.drain_timeout)),
+            ("listen", one(&self.listen)),
             ("queue", one(&self.queue)),
             ("exec", self.exec.clone()),
             ("shell", one(&self.shell)),

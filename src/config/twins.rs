@@ -45,6 +45,7 @@ pub(super) const TWINS: &[Twin] = &[
     twin("heartbeat", "ACKONCE_HEARTBEAT", At::Broker, "heartbeat"),
     twin("ledger", "ACKONCE_LEDGER", At::Ledger, "url"),
     twin("retention", "ACKONCE_RETENTION", At::Ledger, "retention"),
+    twin("listen", "ACKONCE_LISTEN", At::Top, "listen"),
     twin("drain-timeout", "ACKONCE_DRAIN_TIMEOUT", At::Top, "drain_timeout"),
     twin("queue", "ACKONCE_QUEUE", At::Worker, "queue"),
     twin("exec", "ACKONCE_EXEC", At::Worker, "exec"),

@@ -5,6 +5,7 @@
 //! - `claim`, `finish`, `failures`, `change`, `prune`: one row's, or one step's, work in SQL.
 //! - `effects`: handlers that write through the ledger's transaction; `apply`: one message's way through it;
 //!   `guard`: what their SQL may do; `script`, `split`: a file of statements as such a handler.
+//! - `commits`: how long commits take, for whoever wants to know.
 //! - `owners`: who is alive; `files`: whether the ledger's files are still in their place; `log`: how
 //!   long its log has grown.
 //! - `survey`, `filesystem`: whether a worker could use a ledger, and what it lies on.
@@ -16,6 +17,7 @@ mod apply;
 mod batch;
 mod change;
 mod claim;
+mod commits;
 mod compact;
 mod create;
 mod effects;
@@ -51,6 +53,7 @@ pub use rusqlite::{self, Connection};
 
 pub use self::{
     account::{Fate, RECORD, RECORD_SCHEMA},
+    commits::Commit,
     compact::{Compacted, Compactor},
     effects::{Attempt, HandlerError, SqliteEffects, TransactionHandler},
     filesystem::{FileSystem, FileSystemKind},
@@ -59,6 +62,7 @@ pub use self::{
     survey::{Survey, sqlite_version, survey},
 };
 use self::{
+    commits::CommitWatch,
     errors::ledger_error,
     files::Identity,
     guard::Guard,
@@ -86,6 +90,7 @@ pub struct SqliteLedger {
     queue: Option<mpsc::SyncSender<Op>>,
     writer: Option<JoinHandle<()>>,
     guard: Guard,
+    commits: CommitWatch,
 }
 
 /// How to open a [`SqliteLedger`].
@@ -123,6 +128,7 @@ impl SqliteLedger {
             LedgerError::transient(format!("cannot find the files of {}: {e}", path.display()))
         })?;
         let (queue, ops) = mpsc::sync_channel(QUEUE_MAX);
+        let commits = CommitWatch::default();
         let log = LogWatch::new(&path, options.log_bytes_max.into());
         let writer = Writer {
             connection,
@@ -131,18 +137,30 @@ impl SqliteLedger {
             identity,
             guard: guard.clone(),
             log,
+            commits: commits.clone(),
         };
         let writer = thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || writer.run(ops))
             .map_err(|e| LedgerError::transient(format!("cannot start the ledger's thread: {e}")))?;
         let reader = SqliteReader::at(path.clone(), options.busy_timeout);
-        Ok(Self { path, owners, reader, queue: Some(queue), writer: Some(writer), guard })
+        Ok(Self { path, owners, reader, queue: Some(queue), writer: Some(writer), guard, commits })
     }
 
     /// Where the ledger is, with symbolic links resolved.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Looks into it, beside the writer; does not keep it open.
+    pub fn reader(&self) -> SqliteReader {
+        self.reader.clone()
+    }
+
+    /// Has each commit of claims and finishes told to `watcher`, on the writer's thread, which waits meanwhile.
+    /// The first watcher stays.
+    pub fn watch_commits(&self, watcher: impl Fn(Commit) + Send + Sync + 'static) {
+        self.commits.set(watcher);
     }
 
     /// A connection of its own, with the guard that user's SQL is under. Blocks.

@@ -64,6 +64,7 @@ impl Worker {
             source: Arc::new(source),
             drain_timeout: Duration::from_secs(25),
             counts: watch::Sender::default(),
+            signs: None,
         })
     }
 }

@@ -306,6 +306,25 @@ impl Core {
         self.groups.len()
     }
 
+    /// Failed messages that wait here for their next attempt, unacked.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Whether the ledger could not be read or written when it was last asked.
+    pub fn ledger_outage(&self) -> &Outage {
+        &self.ledger
+    }
+
+    /// Whether the handler cannot start.
+    pub fn handler_outage(&self) -> &Outage {
+        &self.handler
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
     fn start_timer(&mut self, after: Duration, timer: Timer) {
         self.next_timer += 1;
         self.timers.insert((self.now + after, self.next_timer), timer);
@@ -349,7 +368,7 @@ impl Core {
         if known {
             return;
         }
-        let outage = self.ledger.fail(self.now);
+        let outage = self.ledger.fail(self.now, &failure);
         if outage.mention {
             error!(queue = &*self.policy.queue, "paused, nothing is acked meanwhile: {failure}");
         }
@@ -379,7 +398,7 @@ impl Core {
 
     /// The handler cannot start: no claims until a probe succeeds.
     fn pause(&mut self, why: &str) {
-        let outage = self.handler.fail(self.now);
+        let outage = self.handler.fail(self.now, why);
         if outage.mention {
             error!(queue = &*self.policy.queue, "paused, no attempt is used: {why}");
         }

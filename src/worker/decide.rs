@@ -24,6 +24,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// In the order of the variants.
+    pub const ALL: [Reason; 5] =
+        [Reason::MissingKey, Reason::Mismatch, Reason::MaxAttempts, Reason::GaveUp, Reason::Interrupted];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::MissingKey => "missing-key",

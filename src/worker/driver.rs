@@ -35,10 +35,14 @@ use super::{
     outage::Outage,
     outcome::Counts,
     run::{Stop, Worker, WorkerError},
+    signs::{Step, Stopwatch},
 };
 
 /// From the drain deadline, when handlers are told to stop, to giving up on them.
 const STOP_GRACE: Duration = Duration::from_secs(8);
+
+/// How long a loop that has nothing to do sleeps, if somebody wants to see that it is alive.
+const BEAT: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Driver {
@@ -87,11 +91,13 @@ impl Driver {
             self.carry_out_all()?;
             let counts = self.core.counts();
             self.worker.counts.send_if_modified(|told| std::mem::replace(told, counts) != counts);
+            self.show();
             if self.core.is_drained() {
                 return Ok(());
             }
             let wake = self.core.next_wake();
             let deadline = self.deadline;
+            let beat = self.worker.signs.as_ref().map(|_| Instant::now() + BEAT);
             select! {
                 biased;
                 asked = stop.wait_for(|stop| *stop != if deadline.is_some() { Stop::Drain } else { Stop::No }) => {
@@ -111,6 +117,7 @@ impl Driver {
                 }
                 Some(opened) = &mut self.connecting => self.session_opened(opened)?,
                 () = until(wake) => self.take(Event::Wake),
+                () = until(beat) => {}
             }
             while let Some(Some(event)) = self.work.next().now_or_never() {
                 self.take(event);
@@ -125,6 +132,16 @@ impl Driver {
                 self.take_received(received);
             }
         }
+    }
+
+    fn show(&self) {
+        if let Some(signs) = &self.worker.signs {
+            signs.turned(&self.core);
+        }
+    }
+
+    fn stopwatch(&self, step: Step) -> Stopwatch {
+        Stopwatch::start(self.worker.signs.as_ref(), step)
     }
 
     pub(super) fn take(&mut self, event: Event) {
@@ -179,17 +196,20 @@ impl Driver {
             Command::Claim(groups, requests) => {
                 reach(CrashPoint::ClaimAsked);
                 let claims = ledger.claim(&self.owner, requests, unix_millis());
+                let claims = self.stopwatch(Step::Claim).around(claims);
                 self.work.push(claims.map(|result| Event::Claimed(groups, result)).boxed());
             }
             Command::Finish(groups, finishes) => {
                 reach(CrashPoint::FinishAsked);
                 let finished = ledger.finish(&self.owner, finishes, unix_millis());
+                let finished = self.stopwatch(Step::Finish).around(finished);
                 self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
             }
             Command::Apply(groups, requests) => {
                 reach(CrashPoint::EffectAsked);
                 if let Handling::Transactional(effects) = &self.worker.handler {
                     let applied = effects.apply(&self.owner, requests, unix_millis());
+                    let applied = self.stopwatch(Step::Apply).around(applied);
                     self.work.push(applied.map(|result| Event::Applied(groups, result)).boxed());
                 }
             }
@@ -229,6 +249,7 @@ impl Driver {
             stop: self.stop_runs.subscribe(),
         };
         reach(CrashPoint::HandlerStarting);
+        let stopwatch = self.stopwatch(Step::Handler);
         // Called here, not in the task, so that handlers see messages in the order of their claims.
         let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
         let mut run = match run {
@@ -239,10 +260,11 @@ impl Driver {
         if !handler.waits()
             && let Some(result) = (&mut run).now_or_never()
         {
+            stopwatch.stop();
             reach(CrashPoint::HandlerReturned);
             return self.take(Event::Ran(group, verdict(result)));
         }
-        self.runs.spawn(async move { (group, verdict(run.await)) });
+        self.runs.spawn(stopwatch.around(async move { (group, verdict(run.await)) }));
     }
 
     fn stop(&mut self, asked: Stop) -> Result<(), WorkerError> {

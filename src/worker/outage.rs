@@ -1,6 +1,6 @@
 //! Something the worker needs is away: when to try again, and how often to say so.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
@@ -18,6 +18,8 @@ pub struct Outage {
 #[derive(Debug)]
 struct Current {
     since: Instant,
+    /// What the latest failure was.
+    why: String,
     mentioned: Instant,
     delays: ExponentialBackoff,
 }
@@ -43,11 +45,12 @@ impl Outage {
         Self { backoff, current: None }
     }
 
-    pub fn fail(&mut self, now: Instant) -> Failure {
+    pub fn fail(&mut self, now: Instant, why: impl Display) -> Failure {
         let first = self.current.is_none();
         let backoff = &self.backoff;
         let current = self.current.get_or_insert_with(|| Current {
             since: now,
+            why: String::new(),
             mentioned: now,
             delays: backoff.build(),
         });
@@ -55,6 +58,7 @@ impl Outage {
         if mention {
             current.mentioned = now;
         }
+        current.why = why.to_string();
         // The builder has no limit of times, so there is always a next delay.
         Failure { delay: current.delays.next().unwrap_or(MENTION_INTERVAL), mention }
     }
@@ -66,6 +70,11 @@ impl Outage {
 
     pub fn is_on(&self) -> bool {
         self.current.is_some()
+    }
+
+    /// Since when it lasts, and what the latest failure was.
+    pub fn current(&self) -> Option<(Instant, &str)> {
+        self.current.as_ref().map(|current| (current.since, current.why.as_str()))
     }
 }
 
@@ -80,7 +89,7 @@ mod tests {
         let mut now = start;
         let mut mentions = 0;
         for round in 0..500 {
-            let failure = outage.fail(now);
+            let failure = outage.fail(now, round);
             assert!(failure.delay <= Duration::from_secs(20), "round {round}: {failure:?}");
             mentions += u32::from(failure.mention);
             now += failure.delay;
@@ -88,7 +97,8 @@ mod tests {
         let minutes = now.duration_since(start).as_secs() / 60;
         assert!(minutes > 50, "500 rounds took only {minutes} min");
         assert!(u64::from(mentions) <= minutes + 1, "{mentions} mentions in {minutes} min");
+        assert_eq!(outage.current(), Some((start, "499")));
         assert_eq!(outage.heal(now), Some(now.duration_since(start)));
-        assert!(!outage.is_on() && outage.fail(now).mention);
+        assert!(!outage.is_on() && outage.fail(now, "again").mention);
     }
 }

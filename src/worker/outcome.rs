@@ -79,6 +79,8 @@ pub struct Counts {
     pub missing_key: u64,
     pub takeovers: u64,
     pub lost_claims: u64,
+    /// Dead-lettered and rejected ones, in the order of [`Reason::ALL`].
+    pub given_up: [u64; Reason::ALL.len()],
 }
 
 impl Counts {
@@ -87,8 +89,14 @@ impl Counts {
             Outcome::Handled { .. } => self.handled += deliveries,
             Outcome::Duplicate => self.duplicates += deliveries,
             Outcome::Retried { .. } | Outcome::Delayed { .. } => self.retried += deliveries,
-            Outcome::DeadLettered { .. } => self.dead_lettered += deliveries,
-            Outcome::Rejected { .. } => self.rejected += deliveries,
+            Outcome::DeadLettered { reason, .. } => {
+                self.dead_lettered += deliveries;
+                self.given_up[*reason as usize] += deliveries;
+            }
+            Outcome::Rejected { reason, .. } => {
+                self.rejected += deliveries;
+                self.given_up[*reason as usize] += deliveries;
+            }
             Outcome::Returned => self.returned += deliveries,
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     ledger::{Ledger, LedgerError},
 };
 
-use super::{core::Event, driver::Driver, handling::Handling, outcome::Counts, policy::Policy};
+use super::{core::Event, driver::Driver, handling::Handling, outcome::Counts, policy::Policy, signs::Signs};
 
 /// One worker: a queue, a handler, and where it remembers.
 pub struct Worker {
@@ -23,6 +23,8 @@ pub struct Worker {
     pub drain_timeout: Duration,
     /// Told what became of deliveries, as it changes.
     pub counts: watch::Sender<Counts>,
+    /// What else it shows of itself; `None` if nobody looks, which then costs nothing.
+    pub signs: Option<Arc<Signs>>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -71,6 +73,9 @@ impl Worker {
             driver.take(Event::Probed(Err(why)));
         }
         let result = driver.turn(&mut stop).await;
+        if let Some(signs) = &driver.worker.signs {
+            signs.ended();
+        }
         driver.close().await;
         result.map(|()| driver.counts())
     }

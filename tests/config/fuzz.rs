@@ -102,7 +102,8 @@ fn any_value() -> impl Strategy<Value = String> {
     })
 }
 
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
+    "listen",
     "queue",
     "http",
     "pipe",

@@ -322,3 +322,22 @@ fn an_http_handler_is_read_from_file_flags_and_environment_and_shows_no_secret()
         assert!(failure.contains(expected) && !failure.contains("hidden"), "{failure}");
     }
 }
+
+#[test]
+fn nothing_listens_unless_asked_and_a_port_alone_is_for_this_host_only() {
+    let setup = || Setup::new().file(GOOD);
+    assert_eq!(setup().load().unwrap().listen, None);
+    for (given, address) in [
+        ("9464", "127.0.0.1:9464"),
+        (" 0 ", "127.0.0.1:0"),
+        ("0.0.0.0:80", "0.0.0.0:80"),
+        ("[::1]:1", "[::1]:1"),
+    ] {
+        let address = Some(address.parse().unwrap());
+        assert_eq!(setup().env("ACKONCE_LISTEN", given).load().unwrap().listen, address);
+        let flag = setup().env("ACKONCE_LISTEN", "1.1.1.1:1").args(["--listen", given]).load();
+        assert_eq!(flag.unwrap().listen, address);
+    }
+    let file = Setup::new().file(&format!("listen = \"9464\"\n{GOOD}")).load().unwrap();
+    assert_eq!(file.listen, Some("127.0.0.1:9464".parse().unwrap()));
+}

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Each part of the crate, and the parts it may name.
-const MAY_NAME: [(&str, &[&str]); 9] = [
+const MAY_NAME: [(&str, &[&str]); 10] = [
     ("message", &[]),
     // Any part may mark a moment at which tests make it die.
     ("crash_point", &[]),
@@ -15,13 +15,16 @@ const MAY_NAME: [(&str, &[&str]); 9] = [
     ("ledger", &["key", "message"]),
     ("broker", &["message"]),
     ("worker", &["broker", "handler", "key", "ledger", "message"]),
+    ("listen", &["broker", "ledger", "worker"]),
     ("config", &["broker", "handler", "key", "worker"]),
-    ("cli", &["broker", "config", "handler", "key", "ledger", "message", "worker"]),
+    ("cli", &["broker", "config", "handler", "key", "ledger", "listen", "message", "worker"]),
 ];
 
 /// A driver, and the one place that may name it.
-const DRIVERS: [(&str, &str); 4] = [
+const DRIVERS: [(&str, &str); 6] = [
+    ("hyper", "listen"),
     ("lapin", "broker"),
+    ("prometheus_client", "listen"),
     ("reqwest", "handler/http"),
     ("rusqlite", "ledger/sqlite"),
     ("tokio_rustls", "handler/http"),

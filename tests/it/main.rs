@@ -23,6 +23,7 @@ mod ledger_compact;
 mod ledger_pressure;
 mod ledger_trouble;
 mod library;
+mod listen;
 mod lost_queues;
 mod main_job;
 mod own_broker;

@@ -169,6 +169,7 @@ impl Round<'_> {
             outlet: Arc::new(outlet),
             drain_timeout: Duration::from_secs(25),
             counts,
+            signs: None,
         };
         let (stop, asked) = watch::channel(Stop::No);
         let running = tokio::spawn(worker.run(asked));

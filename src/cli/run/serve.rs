@@ -28,6 +28,7 @@ use crate::{
         prune::Pruner,
         sqlite::{SqliteLedger, SqliteOptions},
     },
+    listen::{Listener, Watched},
     worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
 };
 
@@ -42,11 +43,13 @@ const PUBLISH_WINDOW: usize = 100;
 /// what ended a worker. The other workers are drained then.
 pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let endpoints = endpoints(&config.broker)?;
+    let listener = config.listen.map(Listener::bind).transpose().map_err(Failure::failed)?;
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
     let LedgerUrl::Sqlite(path) = &config.ledger.url;
     let ledger = Arc::new(open(path.clone()).await?);
     let handlers = within(&ledger, prepared).await?;
+    let mut watched = listener.is_some().then(|| watch(&ledger));
     let ledger: Arc<dyn Ledger> = ledger;
 
     let mut workers = JoinSet::new();
@@ -64,25 +67,44 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
         };
         let publisher =
             Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
+        let outlet = Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type));
+        let counts = watch::Sender::default();
+        let signs = watched
+            .as_mut()
+            .map(|watched| watched.worker(policy.queue.clone(), counts.subscribe(), outlet.clone()));
         let worker = Worker {
             policy,
             handler,
             ledger: ledger.clone(),
             source: Arc::new(source),
-            outlet: Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type)),
+            outlet,
             drain_timeout: config.drain_timeout,
-            counts: watch::Sender::default(),
+            counts,
+            signs,
         };
         let queue = worker.policy.queue.clone();
         let stop = stop.subscribe();
         workers.spawn(async move { (queue, worker.run(stop).await) });
     }
+    // Ends when it is dropped: it answers until all workers have ended.
+    let _listening = match (listener, watched) {
+        (Some(listener), Some(watched)) => Some(listener.start(watched).map_err(Failure::failed)?),
+        _ => None,
+    };
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
     let result = wait_for_all(workers, &stop).await;
     close(&handlers, &stop).await;
     result
+}
+
+/// What the listener will tell about the ledger.
+fn watch(ledger: &SqliteLedger) -> Watched {
+    let watched = Watched::new(Arc::new(ledger.reader()));
+    let commits = watched.commits();
+    ledger.watch_commits(move |commit| commits.add(commit.messages, commit.took));
+    watched
 }
 
 /// Ends what the handlers keep running: gently, unless the end is to come at once.

@@ -14,6 +14,7 @@ use super::{
     apply::{Job, apply},
     batch::Batch,
     claim::claim,
+    commits::CommitWatch,
     errors::{RowError, ledger_error, refusal},
     files::Identity,
     finish::finish,
@@ -60,6 +61,14 @@ impl Op {
             Op::Apply(call, _) => call.requests.len(),
             // A step of pruning has a transaction of its own.
             Op::Prune { .. } => ROWS_MAX,
+        }
+    }
+
+    /// Claims and finishes in it; none in a step of pruning.
+    fn messages(&self) -> usize {
+        match self {
+            Op::Claim(_) | Op::Finish(_) | Op::Apply(..) => self.rows(),
+            Op::Prune { .. } => 0,
         }
     }
 
@@ -129,6 +138,7 @@ pub(super) struct Writer {
     pub(super) owners: Owners,
     pub(super) identity: Identity,
     pub(super) log: LogWatch,
+    pub(super) commits: CommitWatch,
 }
 
 impl Writer {
@@ -149,8 +159,10 @@ impl Writer {
                 }
             }
             ops.iter().for_each(Op::queued);
+            let began = Instant::now();
             let written = self.write(&mut ops);
             if written.is_ok() {
+                self.commits.tell(began, || ops.iter().map(Op::messages).sum());
                 ops.iter().for_each(Op::committed);
             }
             ops.into_iter().for_each(|op| op.reply(written.clone()));

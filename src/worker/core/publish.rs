@@ -97,7 +97,7 @@ impl Core {
 
     /// The original is still unacked, so it is tried again; a delay, only as long as it lasts.
     fn not_published(&mut self, id: GroupId, why: &str) {
-        let outage = self.letters.fail(self.now);
+        let outage = self.letters.fail(self.now, why);
         let Some(group) = self.groups.get_mut(id) else { return };
         let Phase::Publishing { ticket, purpose, error, pause, since } = &mut group.phase else { return };
         if outage.mention {

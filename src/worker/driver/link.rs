@@ -44,6 +44,9 @@ impl Driver {
                 self.session = Some(session);
                 self.opened = Some(Instant::now());
                 self.ever_connected = true;
+                if let Some(signs) = &self.worker.signs {
+                    signs.session_opened();
+                }
                 self.take(Event::SessionOpened(self.sessions));
                 Ok(())
             }
@@ -61,15 +64,21 @@ impl Driver {
             self.broker.heal(Instant::now());
         }
         self.take(Event::SessionEnded);
+        if let Some(signs) = &self.worker.signs {
+            signs.session_ended(why);
+        }
         if self.deadline.is_none() {
             self.connect_again(why);
         }
     }
 
     fn connect_again(&mut self, why: &BrokerError) {
-        let failure = self.broker.fail(Instant::now());
+        let failure = self.broker.fail(Instant::now(), why);
         if failure.mention {
             warn!(queue = &*self.worker.policy.queue, "no session with the broker, trying again: {why}");
+        }
+        if let Some(signs) = &self.worker.signs {
+            signs.session_away(why);
         }
         self.connect(failure.delay);
     }
