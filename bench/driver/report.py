@@ -45,7 +45,7 @@ def machine():
         cpu = next(line.split(":", 1)[1].strip() for line in info.splitlines() if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
-    system = f"{platform.system()} {platform.release()}"
+    system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
     load = f"load {os.getloadavg()[2]:.1f}"
     return f"{os.cpu_count()} cores, {cpu}, {system}, {load}; an fsync takes {fsync_ms():.1f} ms; RabbitMQ {broker_version()}"
 
