@@ -21,9 +21,10 @@ pub(super) struct Report {
     /// CPU time of this process per message.
     raw_cpu_us: f64,
     full_cpu_us: f64,
-    /// Calls to the ledger in all rounds; each is a commit, or shares one with others.
-    ledger_calls: u64,
-    operations_per_call: f64,
+    /// Of the ledger, in all rounds.
+    commits: u64,
+    /// Claims and finishes in each, on average: two for each new message.
+    operations_per_commit: f64,
     claim_ms: Percentiles,
     finish_ms: Percentiles,
     peak_memory_mib: Option<f64>,
@@ -49,7 +50,7 @@ impl Report {
         };
         let claims = calls(|round| &round.calls.claims);
         let finishes = calls(|round| &round.calls.finishes);
-        let ledger_calls = (claims.len() + finishes.len()) as u64;
+        let commits: u64 = rounds.iter().map(|round| round.calls.commits).sum();
         let operations: u64 = rounds.iter().map(|round| round.calls.operations).sum();
         Self {
             messages: args.messages,
@@ -60,8 +61,8 @@ impl Report {
             ratios,
             raw_cpu_us: median(rounds.iter().map(|round| per_message(round.raw_cpu)).collect()),
             full_cpu_us: median(rounds.iter().map(|round| per_message(round.full_cpu)).collect()),
-            ledger_calls,
-            operations_per_call: operations as f64 / ledger_calls.max(1) as f64,
+            commits,
+            operations_per_commit: operations as f64 / commits.max(1) as f64,
             claim_ms: percentiles(claims),
             finish_ms: percentiles(finishes),
             peak_memory_mib: peak_memory_mib(),
@@ -90,8 +91,8 @@ impl Report {
             self.full_cpu_us, self.raw_cpu_us
         );
         println!(
-            "ledger              {:>10.1} operations per call, {} calls",
-            self.operations_per_call, self.ledger_calls
+            "ledger              {:>10.1} claims and finishes per commit, {} commits",
+            self.operations_per_commit, self.commits
         );
         for (name, times) in [("claim", self.claim_ms), ("finish", self.finish_ms)] {
             println!(

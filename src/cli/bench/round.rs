@@ -112,7 +112,7 @@ impl Round<'_> {
         for keys in keys.chunks(SEED_BATCH) {
             self.seed(&ledger, &owner, keys, Fingerprint::of(body)).await?;
         }
-        Ok(Timed::new(Arc::new(ledger)))
+        Ok(Timed::new(ledger))
     }
 
     async fn seed(

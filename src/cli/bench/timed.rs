@@ -9,6 +9,7 @@ use futures::{FutureExt, future::BoxFuture};
 
 use crate::ledger::{
     Claim, ClaimRequest, Finish, Finished, Ledger, LedgerError, Millis, Owner, Prune, Pruned,
+    sqlite::SqliteLedger,
 };
 
 /// See the module.
@@ -25,11 +26,18 @@ pub(super) struct Calls {
     pub(super) finishes: Vec<Duration>,
     /// Claims and finishes in all of them.
     pub(super) operations: u64,
+    pub(super) commits: u64,
 }
 
 impl Timed {
-    pub(super) fn new(ledger: Arc<dyn Ledger>) -> Self {
-        Self { ledger, calls: Arc::default() }
+    /// From now on: what was written before does not count.
+    pub(super) fn new(ledger: SqliteLedger) -> Self {
+        let calls = Arc::new(Mutex::new(Calls::default()));
+        let counted = calls.clone();
+        ledger.watch_commits(move |_| {
+            counted.lock().unwrap_or_else(PoisonError::into_inner).commits += 1;
+        });
+        Self { ledger: Arc::new(ledger), calls }
     }
 
     pub(super) fn calls(&self) -> Calls {
