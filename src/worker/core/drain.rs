@@ -2,6 +2,8 @@
 
 use crate::ledger::Ending;
 
+use crate::message::Receipt;
+
 use super::{super::outcome::Outcome, Core, GroupId, Phase, Then};
 
 impl Core {
@@ -9,7 +11,9 @@ impl Core {
         self.draining = true;
         let mut ids: Vec<GroupId> = self.groups.keys().collect();
         // In the order of their arrival, so that the same events have the same commands.
-        ids.sort_unstable();
+        // (Ids do not tell: a slot is used again.)
+        let tag = |id: &GroupId| self.groups.get(*id)?.receipts.first().map(Receipt::tag);
+        ids.sort_by_key(tag);
         for id in ids {
             match self.groups.get(id).map(|group| &group.phase) {
                 Some(Phase::Queued | Phase::Waiting | Phase::Held) => {

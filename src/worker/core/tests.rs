@@ -148,6 +148,18 @@ fn batches_that_fail_together_are_one_outage() {
     assert_eq!(bench.core.next_wake(), None, "one timer for one outage");
 }
 
+/// Also where groups took the places of others that are gone.
+#[test]
+fn a_drain_returns_messages_in_the_order_of_their_arrival() {
+    let mut bench = Bench::new(|policy| policy.concurrency = 1);
+    let first = claims(&bench.deliver(&[("a", ""), ("b", ""), ("c", "")]));
+    let next = claims(&bench.feed(Event::Claimed(first, Ok(vec![Claim::Duplicate]))));
+    bench.feed(Event::Claimed(next, Ok(vec![Claim::Duplicate])));
+    bench.deliver(&[("d", ""), ("e", ""), ("f", "")]);
+    let returned: Vec<u64> = settled(&bench.feed(Event::Drain)).into_iter().map(|(tag, _)| tag).collect();
+    assert_eq!(returned, [4, 5, 6]);
+}
+
 #[test]
 fn only_as_many_are_claimed_as_can_start() {
     let mut bench = Bench::new(|policy| policy.concurrency = 2);
