@@ -55,8 +55,11 @@ pub(super) struct Driver {
     connecting: OptionFuture<BoxFuture<'static, Result<Session, BrokerError>>>,
     ever_connected: bool,
     broker: Outage,
-    /// Claims, finishes, copies and probes under way.
+    /// Claims, finishes, copies, probes, and runs that do no waiting.
     work: FuturesUnordered<BoxFuture<'static, Event>>,
+    /// Runs that do no waiting, called and not polled yet.
+    brief: Vec<BoxFuture<'static, Event>>,
+    /// All other runs: a task each.
     runs: JoinSet<(GroupId, Verdict)>,
     stop_runs: watch::Sender<bool>,
     /// When handlers are told to stop, once draining.
@@ -77,6 +80,7 @@ impl Driver {
             ever_connected: false,
             broker: Outage::new(Duration::from_millis(200), Duration::from_secs(5)),
             work: FuturesUnordered::new(),
+            brief: Vec::new(),
             runs: JoinSet::new(),
             stop_runs: watch::channel(false).0,
             deadline: None,
@@ -165,8 +169,7 @@ impl Driver {
     fn take_run(&mut self, ran: Result<(GroupId, Verdict), tokio::task::JoinError>) {
         // A run catches its handler's panic, and nobody aborts runs, so there is always a result.
         if let Ok((group, verdict)) = ran {
-            reach(CrashPoint::HandlerReturned);
-            self.take(Event::Ran(group, verdict));
+            self.take(returned(group, verdict));
         }
     }
 
@@ -186,6 +189,7 @@ impl Driver {
                     at_once => self.carry_out(at_once)?,
                 }
             }
+            self.poll_brief();
         }
         batches.into_iter().try_for_each(|batch| self.carry_out(batch))
     }
@@ -252,19 +256,26 @@ impl Driver {
         let stopwatch = self.stopwatch(Step::Handler);
         // Called here, not in the task, so that handlers see messages in the order of their claims.
         let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
-        let mut run = match run {
+        let run = match run {
             Ok(run) => run,
             Err(panic) => return self.take(Event::Ran(group, verdict(Err(panic)))),
         };
-        // One that does no waiting often has its verdict at once, and needs no task then.
-        if !handler.waits()
-            && let Some(result) = (&mut run).now_or_never()
-        {
-            stopwatch.stop();
-            reach(CrashPoint::HandlerReturned);
-            return self.take(Event::Ran(group, verdict(result)));
+        if handler.waits() {
+            self.runs.spawn(stopwatch.around(async move { (group, verdict(run.await)) }));
+        } else {
+            let run = stopwatch.around(run).map(move |result| returned(group, verdict(result)));
+            self.brief.push(run.boxed());
         }
-        self.runs.spawn(stopwatch.around(async move { (group, verdict(run.await)) }));
+    }
+
+    /// Runs that do no waiting are worth no task, and often have their verdicts at once.
+    fn poll_brief(&mut self) {
+        for mut run in std::mem::take(&mut self.brief) {
+            match (&mut run).now_or_never() {
+                Some(event) => self.take(event),
+                None => self.work.push(run),
+            }
+        }
     }
 
     fn stop(&mut self, asked: Stop) -> Result<(), WorkerError> {
@@ -310,6 +321,11 @@ impl Driver {
             session.close().await;
         }
     }
+}
+
+fn returned(group: GroupId, verdict: Verdict) -> Event {
+    reach(CrashPoint::HandlerReturned);
+    Event::Ran(group, verdict)
 }
 
 /// A panic is the handler's failure, and nobody else's.
