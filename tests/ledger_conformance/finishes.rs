@@ -94,6 +94,8 @@ pub async fn a_finish_needs_the_right_ticket(bench: &Bench) {
     bench.run(&owner, "a", failed("no")).await;
     let ticket = granted(bench.claim(&owner, "a").await);
     let elsewhere = granted(bench.claim(&owner, "b").await);
+    // The ledger knows the other one too.
+    granted(bench.claim(&other, "c").await);
     let before = bench.row("a").await;
     let wrong = [
         Ticket { attempt: 1, ..ticket.clone() },
