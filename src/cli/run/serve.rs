@@ -2,7 +2,7 @@
 
 mod sql;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tokio::{
@@ -29,11 +29,14 @@ use crate::{
         sqlite::{SqliteLedger, SqliteOptions},
     },
     listen::{Listener, Watched},
-    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
+    notify::{Supervisor, Told},
+    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
 };
 
 /// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
+/// From the drain timeout to the end: handlers are stopped, then sessions and children closed.
+const DRAIN_REST: Duration = Duration::from_secs(30);
 
 /// Runs all workers of a configuration on one ledger.
 ///
@@ -50,6 +53,8 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let ledger = Arc::new(open(path.clone()).await?);
     let handlers = within(&ledger, prepared).await?;
     let mut watched = listener.is_some().then(|| watch(&ledger));
+    let supervisor = Supervisor::of_this_process();
+    let mut told = Vec::new();
     let ledger: Arc<dyn Ledger> = ledger;
 
     let mut workers = JoinSet::new();
@@ -71,7 +76,9 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
         let counts = watch::Sender::default();
         let signs = watched
             .as_mut()
-            .map(|watched| watched.worker(policy.queue.clone(), counts.subscribe(), outlet.clone()));
+            .map(|watched| watched.worker(policy.queue.clone(), counts.subscribe(), outlet.clone()))
+            .or_else(|| supervisor.is_some().then(|| Arc::new(Signs::new(|_, _| {}))));
+        told.extend(signs.clone().map(|signs| Told { queue: policy.queue.clone(), signs }));
         let worker = Worker {
             policy,
             handler,
@@ -91,6 +98,9 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
         (Some(listener), Some(watched)) => Some(listener.start(watched).map_err(Failure::failed)?),
         _ => None,
     };
+    let drain_limit = config.drain_timeout + DRAIN_REST;
+    let notifying = supervisor.map(|supervisor| supervisor.start(told, stop.subscribe(), drain_limit));
+    let _notifying = notifying.transpose().map_err(Failure::failed)?;
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
