@@ -5,6 +5,7 @@ pub mod broker;
 pub mod check;
 pub mod dead;
 pub mod failure;
+pub mod init;
 pub mod ledger;
 pub mod logging;
 mod progress;

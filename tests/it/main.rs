@@ -17,6 +17,7 @@ mod drain;
 mod exec;
 mod failure;
 mod fault_counting;
+mod first_process;
 mod http;
 mod key;
 mod ledger_compact;
