@@ -27,6 +27,7 @@ mod library;
 mod listen;
 mod lost_queues;
 mod main_job;
+mod network_file_system;
 mod notify;
 mod own_broker;
 mod own_broker_failure;

@@ -1,5 +1,6 @@
 //! Builds what a configuration names, and runs it until a signal or until nothing can help.
 
+mod ledger;
 mod sql;
 
 use std::{sync::Arc, time::Duration};
@@ -15,7 +16,7 @@ use tracing::{error, info, warn};
 use crate::{
     broker::{Endpoint, Outlet, Publisher, Rejects, Source},
     cli::Failure,
-    config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, LedgerUrl, WorkerConfig},
+    config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, WorkerConfig},
     handler::{
         Handler,
         exec::Exec,
@@ -23,11 +24,7 @@ use crate::{
         log::Log,
         pipe::{Pipe, PipeOptions},
     },
-    ledger::{
-        Ledger,
-        prune::Pruner,
-        sqlite::{SqliteLedger, SqliteOptions},
-    },
+    ledger::{Ledger, prune::Pruner, sqlite::SqliteLedger},
     listen::{Listener, Watched},
     notify::{Supervisor, Told},
     worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
@@ -49,8 +46,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let listener = config.listen.map(Listener::bind).transpose().map_err(Failure::failed)?;
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
-    let LedgerUrl::Sqlite(path) = &config.ledger.url;
-    let ledger = Arc::new(open(path.clone()).await?);
+    let ledger = Arc::new(ledger::open(&config.ledger).await?);
     let handlers = within(&ledger, prepared).await?;
     let mut watched = listener.is_some().then(|| watch(&ledger));
     let supervisor = Supervisor::of_this_process();
@@ -165,12 +161,6 @@ async fn wait_for_all(
         }
     }
     failure.map_or(Ok(()), Err)
-}
-
-async fn open(path: std::path::PathBuf) -> Result<SqliteLedger, Failure> {
-    let opening = tokio::task::spawn_blocking(move || SqliteLedger::open(path, SqliteOptions::default()));
-    let opened = opening.await.map_err(|panic| Failure::failed(format!("opening the ledger: {panic}")))?;
-    opened.map_err(|error| Failure::failed(error.to_string()))
 }
 
 pub(in crate::cli) fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
