@@ -35,6 +35,7 @@ mod own_broker_permissions;
 mod pipe;
 mod promises;
 mod session;
+mod shell;
 mod silent_path;
 mod sql;
 mod sql_crash;
