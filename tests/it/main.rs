@@ -7,6 +7,7 @@ mod broker_faults;
 mod busy_cpus;
 mod check;
 mod clock;
+mod container;
 mod crash;
 mod crash_points;
 mod dead;
