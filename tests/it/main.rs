@@ -33,6 +33,7 @@ mod notify;
 mod own_broker;
 mod own_broker_failure;
 mod own_broker_permissions;
+mod own_broker_tls;
 mod pipe;
 mod promises;
 mod session;
