@@ -3,10 +3,13 @@
 pub mod bench;
 pub mod broker;
 pub mod check;
+pub mod completions;
 pub mod dead;
 pub mod failure;
+pub mod init;
 pub mod ledger;
 pub mod logging;
+pub mod man;
 mod progress;
 pub mod publish;
 pub mod run;
@@ -54,6 +57,10 @@ pub enum Command {
     Torture(Box<torture::TortureArgs>),
     /// Publish messages, confirmed by the broker
     Publish(Box<publish::PublishArgs>),
+    /// Print what a shell completes
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write a page for each command
+    Man(man::ManArgs),
 }
 
 /// Two threads: the work is waiting for others, and what computes or blocks has threads of its own.
@@ -87,6 +94,8 @@ impl Command {
             Command::Publish(args) => on_runtime(publish::run(*args)),
             Command::Dead(args) => on_runtime(dead::run(*args)),
             Command::Ledger(args) => on_runtime(ledger::run(args)),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
         }
     }
 }

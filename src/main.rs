@@ -8,7 +8,7 @@ use std::{
 };
 
 use ackonce::{
-    cli::{Cli, Failure, logging, stack},
+    cli::{Cli, Failure, init, logging, stack},
     config::without_credentials,
 };
 use clap::Parser;
@@ -16,7 +16,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     stack::deepen();
     logging::init_panics();
-    match run() {
+    match init::run().map_or_else(run, |code| code.map(ExitCode::from)) {
         Ok(code) => code,
         Err(failure) => {
             // A closed stderr is no reason to panic.

@@ -40,6 +40,10 @@ pub struct RunArgs {
     /// How long the ledger remembers a message [env: ACKONCE_RETENTION] [default: 7d]
     #[arg(long, value_name = "TIME")]
     retention: Option<String>,
+    /// Run although the ledger is on a network file system, where locks may not hold
+    /// [env: ACKONCE_ALLOW_NETWORK_FILE_SYSTEM=true]
+    #[arg(long)]
+    allow_network_file_system: bool,
     /// Time for running handlers at a shutdown [env: ACKONCE_DRAIN_TIMEOUT] [default: 25s]
     #[arg(long, value_name = "TIME")]
     drain_timeout: Option<String>,
@@ -186,7 +190,7 @@ impl RunArgs {
     /// Every flag with the values that it was given; none if it was not.
     pub(super) fn flags(&self) -> Vec<(&'static str, Vec<String>)> {
         let one = |value: &Option<String>| value.iter().cloned().collect();
-        let log = if self.log { vec!["true".to_owned()] } else { Vec::new() };
+        let on = |given: bool| if given { vec!["true".to_owned()] } else { Vec::new() };
         vec![
             ("config", one(&self.config)),
             ("url", self.url.clone()),
@@ -194,6 +198,7 @@ impl RunArgs {
             ("heartbeat", one(&self.heartbeat)),
             ("ledger", one(&self.ledger)),
             ("retention", one(&self.retention)),
+            ("allow-network-file-system", on(self.allow_network_file_system)),
             ("drain-timeout", one(&self.drain_timeout)),
             ("listen", one(&self.listen)),
             ("queue", one(&self.queue)),
@@ -210,7 +215,7 @@ impl RunArgs {
             ("http-signature-secret-file", one(&self.http_signature_secret_file)),
             ("sql", one(&self.sql)),
             ("sql-schema", one(&self.sql_schema)),
-            ("log", log),
+            ("log", on(self.log)),
             ("key", self.key.clone()),
             ("scope", one(&self.scope)),
             ("on-missing-key", one(&self.on_missing_key)),

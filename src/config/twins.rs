@@ -45,6 +45,12 @@ pub(super) const TWINS: &[Twin] = &[
     twin("heartbeat", "ACKONCE_HEARTBEAT", At::Broker, "heartbeat"),
     twin("ledger", "ACKONCE_LEDGER", At::Ledger, "url"),
     twin("retention", "ACKONCE_RETENTION", At::Ledger, "retention"),
+    twin(
+        "allow-network-file-system",
+        "ACKONCE_ALLOW_NETWORK_FILE_SYSTEM",
+        At::Ledger,
+        "allow_network_file_system",
+    ),
     twin("listen", "ACKONCE_LISTEN", At::Top, "listen"),
     twin("drain-timeout", "ACKONCE_DRAIN_TIMEOUT", At::Top, "drain_timeout"),
     twin("queue", "ACKONCE_QUEUE", At::Worker, "queue"),

@@ -1,5 +1,7 @@
 //! What a worker shows of itself to whoever watches it: written as it works, read at any time.
 
+mod hindrance;
+
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,6 +11,8 @@ use std::{
 use tokio::time::Instant;
 
 use crate::broker::{BrokerError, Kind};
+
+pub use self::hindrance::{Hindrance, STUCK};
 
 use super::{core::Core, outage::Outage};
 
@@ -74,6 +78,12 @@ impl Signs {
             handler: None,
         };
         Self { shown: Mutex::new(shown), took: Box::new(took) }
+    }
+
+    /// Shows just that.
+    #[cfg(test)]
+    pub(crate) fn showing(shown: Shown) -> Self {
+        Self { shown: Mutex::new(shown), took: Box::new(|_, _| {}) }
     }
 
     pub fn shown(&self) -> Shown {

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Each part of the crate, and the parts it may name.
-const MAY_NAME: [(&str, &[&str]); 10] = [
+const MAY_NAME: [(&str, &[&str]); 11] = [
     ("message", &[]),
     // Any part may mark a moment at which tests make it die.
     ("crash_point", &[]),
@@ -16,17 +16,19 @@ const MAY_NAME: [(&str, &[&str]); 10] = [
     ("broker", &["message"]),
     ("worker", &["broker", "handler", "key", "ledger", "message"]),
     ("listen", &["broker", "ledger", "worker"]),
+    ("notify", &["worker"]),
     ("config", &["broker", "handler", "key", "worker"]),
-    ("cli", &["broker", "config", "handler", "key", "ledger", "listen", "message", "worker"]),
+    ("cli", &["broker", "config", "handler", "key", "ledger", "listen", "message", "notify", "worker"]),
 ];
 
 /// A driver, and the one place that may name it.
-const DRIVERS: [(&str, &str); 6] = [
+const DRIVERS: [(&str, &str); 7] = [
     ("hyper", "listen"),
     ("lapin", "broker"),
     ("prometheus_client", "listen"),
     ("reqwest", "handler/http"),
     ("rusqlite", "ledger/sqlite"),
+    ("sd_notify", "notify"),
     ("tokio_rustls", "handler/http"),
 ];
 

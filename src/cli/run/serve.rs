@@ -1,8 +1,9 @@
 //! Builds what a configuration names, and runs it until a signal or until nothing can help.
 
+mod ledger;
 mod sql;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tokio::{
@@ -15,7 +16,7 @@ use tracing::{error, info, warn};
 use crate::{
     broker::{Endpoint, Outlet, Publisher, Rejects, Source},
     cli::Failure,
-    config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, LedgerUrl, WorkerConfig},
+    config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, WorkerConfig},
     handler::{
         Handler,
         exec::Exec,
@@ -23,17 +24,16 @@ use crate::{
         log::Log,
         pipe::{Pipe, PipeOptions},
     },
-    ledger::{
-        Ledger,
-        prune::Pruner,
-        sqlite::{SqliteLedger, SqliteOptions},
-    },
+    ledger::{Ledger, prune::Pruner, sqlite::SqliteLedger},
     listen::{Listener, Watched},
-    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
+    notify::{Supervisor, Told},
+    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
 };
 
 /// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
+/// From the drain timeout to the end: handlers are stopped, then sessions and children closed.
+const DRAIN_REST: Duration = Duration::from_secs(30);
 
 /// Runs all workers of a configuration on one ledger.
 ///
@@ -46,10 +46,11 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let listener = config.listen.map(Listener::bind).transpose().map_err(Failure::failed)?;
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
-    let LedgerUrl::Sqlite(path) = &config.ledger.url;
-    let ledger = Arc::new(open(path.clone()).await?);
+    let ledger = Arc::new(ledger::open(&config.ledger).await?);
     let handlers = within(&ledger, prepared).await?;
     let mut watched = listener.is_some().then(|| watch(&ledger));
+    let supervisor = Supervisor::of_this_process();
+    let mut told = Vec::new();
     let ledger: Arc<dyn Ledger> = ledger;
 
     let mut workers = JoinSet::new();
@@ -71,7 +72,9 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
         let counts = watch::Sender::default();
         let signs = watched
             .as_mut()
-            .map(|watched| watched.worker(policy.queue.clone(), counts.subscribe(), outlet.clone()));
+            .map(|watched| watched.worker(policy.queue.clone(), counts.subscribe(), outlet.clone()))
+            .or_else(|| supervisor.is_some().then(|| Arc::new(Signs::new(|_, _| {}))));
+        told.extend(signs.clone().map(|signs| Told { queue: policy.queue.clone(), signs }));
         let worker = Worker {
             policy,
             handler,
@@ -91,6 +94,9 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
         (Some(listener), Some(watched)) => Some(listener.start(watched).map_err(Failure::failed)?),
         _ => None,
     };
+    let drain_limit = config.drain_timeout + DRAIN_REST;
+    let notifying = supervisor.map(|supervisor| supervisor.start(told, stop.subscribe(), drain_limit));
+    let _notifying = notifying.transpose().map_err(Failure::failed)?;
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
@@ -155,12 +161,6 @@ async fn wait_for_all(
         }
     }
     failure.map_or(Ok(()), Err)
-}
-
-async fn open(path: std::path::PathBuf) -> Result<SqliteLedger, Failure> {
-    let opening = tokio::task::spawn_blocking(move || SqliteLedger::open(path, SqliteOptions::default()));
-    let opened = opening.await.map_err(|panic| Failure::failed(format!("opening the ledger: {panic}")))?;
-    opened.map_err(|error| Failure::failed(error.to_string()))
 }
 
 pub(in crate::cli) fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
