@@ -30,8 +30,8 @@ use crate::{
     worker::{outcome::Counts, signs::Signs},
 };
 
-pub use self::times::Commits;
 use self::{figures::Figures, times::Times};
+pub use self::{state::hindrances, times::Commits};
 
 /// A socket that is bound, and answers nobody yet.
 #[derive(Debug)]

@@ -33,7 +33,8 @@ fn stuck(shown: &Shown, now: Instant) -> Option<String> {
     (!shown.ended && idle >= STUCK).then(|| format!("its loop has not turned for {} s", idle.as_secs()))
 }
 
-fn hindrances(shown: &Shown, now: Instant) -> Vec<String> {
+/// What keeps a worker from its work, one sentence each; none if it works.
+pub fn hindrances(shown: &Shown, now: Instant) -> Vec<String> {
     if shown.ended {
         return vec!["ended".to_owned()];
     }

@@ -24,6 +24,7 @@ mod ledger_pressure;
 mod ledger_trouble;
 mod library;
 mod listen;
+mod logs;
 mod lost_queues;
 mod main_job;
 mod own_broker;

@@ -29,8 +29,10 @@ use crate::{
         sqlite::{SqliteLedger, SqliteOptions},
     },
     listen::{Listener, Watched},
-    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
+    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
 };
+
+use super::observed::{self, Observed};
 
 /// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
@@ -53,6 +55,7 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let ledger: Arc<dyn Ledger> = ledger;
 
     let mut workers = JoinSet::new();
+    let mut observed = Vec::new();
     for (worker_config, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
         let policy = Arc::new(worker_config.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
@@ -69,9 +72,12 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
         let outlet = Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type));
         let counts = watch::Sender::default();
-        let signs = watched
-            .as_mut()
-            .map(|watched| watched.worker(policy.queue.clone(), counts.subscribe(), outlet.clone()));
+        let queue = policy.queue.clone();
+        let signs = match &mut watched {
+            Some(watched) => watched.worker(queue.clone(), counts.subscribe(), outlet.clone()),
+            None => Arc::new(Signs::untimed()),
+        };
+        observed.push(Observed::new(queue.clone(), counts.subscribe(), signs.clone()));
         let worker = Worker {
             policy,
             handler,
@@ -80,9 +86,8 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             outlet,
             drain_timeout: config.drain_timeout,
             counts,
-            signs,
+            signs: Some(signs),
         };
-        let queue = worker.policy.queue.clone();
         let stop = stop.subscribe();
         workers.spawn(async move { (queue, worker.run(stop).await) });
     }
@@ -94,8 +99,10 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
+    let telling = observed::tell(observed);
     let result = wait_for_all(workers, &stop).await;
     close(&handlers, &stop).await;
+    telling.end().await;
     result
 }
 
@@ -247,7 +254,7 @@ async fn within(ledger: &Arc<SqliteLedger>, prepared: Vec<Prepared>) -> Result<V
 
 fn handler(config: &HandlerConfig) -> Result<Prepared, String> {
     let handler: Arc<dyn Handler> = match config {
-        HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
+        HandlerConfig::Log => Arc::new(Log::new(observed::stdout())),
         HandlerConfig::Sql(sql) => return Ok(Prepared::Sql(sql::Files::read(sql)?)),
         HandlerConfig::Exec(exec) => {
             let command: Vec<String> = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
