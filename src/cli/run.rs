@@ -1,6 +1,7 @@
 //! `ackonce run`: its flags, and what a worker is started with.
 
 mod observed;
+mod reload;
 pub(super) mod serve;
 
 use std::{ffi::OsString, fmt};
@@ -255,7 +256,7 @@ pub async fn execute(args: RunArgs) -> Result<(), Failure> {
     for worker in &config.workers {
         log_effective(&config, worker);
     }
-    serve::serve(config).await
+    serve::serve(config, args).await
 }
 
 /// One line with what this worker goes by; a command's arguments may hold secrets and are only counted.

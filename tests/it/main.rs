@@ -32,6 +32,7 @@ mod own_broker_failure;
 mod own_broker_permissions;
 mod pipe;
 mod promises;
+mod reload;
 mod session;
 mod silent_path;
 mod sql;

@@ -13,7 +13,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    broker::{Endpoint, Outlet, Publisher, Rejects, Source},
+    broker::{Endpoint, Outlet, Password, Publisher, Rejects, Source},
     cli::Failure,
     config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, LedgerUrl, WorkerConfig},
     handler::{
@@ -32,22 +32,30 @@ use crate::{
     worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
 };
 
-use super::observed::{self, Observed};
+use super::{
+    RunArgs,
+    observed::{self, Observed},
+    reload::Hangups,
+};
 
 /// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
 
-/// Runs all workers of a configuration on one ledger.
+/// Runs all workers of a configuration on one ledger. At a SIGHUP the configuration is read again as `args` say.
 ///
 /// # Errors
 ///
 /// With code 2 what is wrong with the configuration, found before anything is consumed; with code 1
 /// what ended a worker. The other workers are drained then.
-pub(super) async fn serve(config: Config) -> Result<(), Failure> {
-    let endpoints = endpoints(&config.broker)?;
+pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> {
+    let hangups = Hangups::catch()?;
+    let password = config.broker.password.as_ref().map(|password| Password::new(password.expose()));
+    let endpoints: Vec<_> =
+        endpoints(&config.broker)?.into_iter().map(|endpoint| sharing(endpoint, password.as_ref())).collect();
     let listener = config.listen.map(Listener::bind).transpose().map_err(Failure::failed)?;
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
+    tokio::spawn(hangups.answer(args, password, stop.clone()));
     let LedgerUrl::Sqlite(path) = &config.ledger.url;
     let ledger = Arc::new(open(path.clone()).await?);
     let handlers = within(&ledger, prepared).await?;
@@ -104,6 +112,14 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     close(&handlers, &stop).await;
     telling.end().await;
     result
+}
+
+/// The endpoint with the one password that can be exchanged, if it came from a file.
+fn sharing(endpoint: Endpoint, password: Option<&Password>) -> Endpoint {
+    match password {
+        Some(password) => endpoint.with_password(password.clone()),
+        None => endpoint,
+    }
 }
 
 /// What the listener will tell about the ledger.
