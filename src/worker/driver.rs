@@ -248,6 +248,7 @@ impl Driver {
             attempt: run.attempt,
             interrupted: run.interrupted,
             stop: self.stop_runs.subscribe(),
+            span: None,
         };
         reach(CrashPoint::HandlerStarting);
         let stopwatch = self.stopwatch(Step::Handler);

@@ -39,3 +39,4 @@ mod sql;
 mod sql_crash;
 mod timeout;
 mod torture;
+mod trace_context;
