@@ -27,6 +27,7 @@ mod listen;
 mod logs;
 mod lost_queues;
 mod main_job;
+mod otel;
 mod own_broker;
 mod own_broker_failure;
 mod own_broker_permissions;

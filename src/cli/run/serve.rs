@@ -2,7 +2,7 @@
 
 mod sql;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tokio::{
@@ -29,6 +29,7 @@ use crate::{
         sqlite::{SqliteLedger, SqliteOptions},
     },
     listen::{Listener, Watched},
+    telemetry::Telemetry,
     worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
 };
 
@@ -37,6 +38,9 @@ use super::{
     observed::{self, Observed},
     reload::Hangups,
 };
+
+/// For the last spans, after everything else.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
@@ -59,6 +63,7 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
     let LedgerUrl::Sqlite(path) = &config.ledger.url;
     let ledger = Arc::new(open(path.clone()).await?);
     let handlers = within(&ledger, prepared).await?;
+    let telemetry = Telemetry::from_env();
     let mut watched = listener.is_some().then(|| watch(&ledger));
     let ledger: Arc<dyn Ledger> = ledger;
 
@@ -87,8 +92,8 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
         };
         observed.push(Observed::new(queue.clone(), counts.subscribe(), signs.clone()));
         let worker = Worker {
+            handler: telemetry.traced(&policy.queue, handler),
             policy,
-            handler,
             ledger: ledger.clone(),
             source: Arc::new(source),
             outlet,
@@ -111,6 +116,8 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
     let result = wait_for_all(workers, &stop).await;
     close(&handlers, &stop).await;
     telling.end().await;
+    let at_once = *stop.borrow() == Stop::Now;
+    telemetry.flush(if at_once { Duration::ZERO } else { FLUSH_LIMIT }).await;
     result
 }
 
