@@ -140,7 +140,6 @@ impl Notifier {
         });
     }
 
-    /// A reload would be told here as well: `RELOADING=1` with the monotonic time, then `READY=1` again.
     async fn tell(&mut self, mut stop: watch::Receiver<Stop>, drain_limit: Duration) {
         self.say(&NotifyState::Ready);
         let mut look = every(LOOK);

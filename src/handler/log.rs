@@ -173,6 +173,7 @@ mod tests {
             attempt: 1,
             interrupted: false,
             stop: tokio::sync::watch::channel(false).1,
+            span: None,
         }
     }
 

@@ -99,7 +99,8 @@ impl Driver {
             }
             let wake = self.core.next_wake();
             let deadline = self.deadline;
-            let beat = self.worker.signs.as_ref().map(|_| Instant::now() + BEAT);
+            let timed = self.worker.signs.as_ref().filter(|signs| signs.is_timed());
+            let beat = timed.map(|_| Instant::now() + BEAT);
             select! {
                 biased;
                 asked = stop.wait_for(|stop| *stop != if deadline.is_some() { Stop::Drain } else { Stop::No }) => {

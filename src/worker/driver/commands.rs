@@ -98,6 +98,7 @@ impl Driver {
             attempt: run.attempt,
             interrupted: run.interrupted,
             stop: self.stop_runs.subscribe(),
+            span: None,
         };
         reach(CrashPoint::HandlerStarting);
         let stopwatch = self.stopwatch(Step::Handler);
