@@ -29,7 +29,10 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-use crate::worker::{Stop, signs::Signs};
+use crate::worker::{
+    Stop,
+    signs::{Shown, Signs},
+};
 
 use self::{socket::Socket, status::Clock};
 
@@ -175,7 +178,9 @@ impl Notifier {
     }
 
     fn beat(&mut self, now: Instant) {
-        if self.workers.iter().all(|worker| worker.signs.shown().stuck(now).is_none()) {
+        // One that shows no turns at all is not known to be alive.
+        let turns = |shown: &Shown| shown.ended || shown.turned.is_some() && shown.stuck(now).is_none();
+        if self.workers.iter().all(|worker| turns(&worker.signs.shown())) {
             self.say(&NotifyState::Watchdog);
         }
     }

@@ -89,6 +89,8 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
         let queue = policy.queue.clone();
         let signs = match &mut watched {
             Some(watched) => watched.worker(queue.clone(), counts.subscribe(), outlet.clone()),
+            // Its watchdog is about loops that turn.
+            None if supervisor.is_some() => Arc::new(Signs::new(|_, _| {})),
             None => Arc::new(Signs::untimed()),
         };
         told.push(Told { queue: queue.clone(), signs: signs.clone() });
