@@ -23,13 +23,14 @@ mod sources;
 mod twins;
 mod worker;
 
-use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 
 pub(crate) use self::retry::for_people;
 pub use self::{
     broker::BrokerConfig,
     handler::{ExecConfig, HandlerConfig, HttpConfig, PipeConfig, SqlConfig},
     ledger::{LedgerConfig, LedgerUrl},
+    listen::ListenConfig,
     problem::{Problem, Problems},
     secret::{BrokerUrl, Secret, SecretPairs, without_credentials},
     worker::WorkerConfig,
@@ -46,8 +47,8 @@ pub struct Config {
     pub ledger: LedgerConfig,
     /// Time for running handlers at a shutdown; may be zero.
     pub drain_timeout: Duration,
-    /// Where health, readiness and metrics are served; `None`: nowhere.
-    pub listen: Option<SocketAddr>,
+    /// Where the status page, health, readiness and metrics are served; `None`: nowhere.
+    pub listen: Option<ListenConfig>,
     /// At least one, no two on the same queue. They may share a scope: a key that is done on one
     /// queue is then a duplicate on the other.
     pub workers: Vec<WorkerConfig>,

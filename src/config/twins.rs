@@ -46,6 +46,8 @@ pub(super) const TWINS: &[Twin] = &[
     twin("ledger", "ACKONCE_LEDGER", At::Ledger, "url"),
     twin("retention", "ACKONCE_RETENTION", At::Ledger, "retention"),
     twin("listen", "ACKONCE_LISTEN", At::Top, "listen"),
+    twin("listen-token-file", "ACKONCE_LISTEN_TOKEN_FILE", At::Top, "listen_token_file"),
+    twin("listen-host", "ACKONCE_LISTEN_HOST", At::Top, "listen_host"),
     twin("drain-timeout", "ACKONCE_DRAIN_TIMEOUT", At::Top, "drain_timeout"),
     twin("queue", "ACKONCE_QUEUE", At::Worker, "queue"),
     twin("exec", "ACKONCE_EXEC", At::Worker, "exec"),
@@ -118,7 +120,7 @@ pub(super) fn from_flags<'a>(flags: impl IntoIterator<Item = (&'a str, &'a [Stri
         .filter_map(|(flag, values)| {
             let twin = TWINS.iter().find(|twin| twin.flag == flag)?;
             let raw = match (twin.key, values) {
-                ("exec" | "pipe" | "key" | "http_headers", _) | ("url", [_, _, ..]) => {
+                ("exec" | "pipe" | "key" | "http_headers" | "listen_host", _) | ("url", [_, _, ..]) => {
                     Raw::Texts(values.to_vec())
                 }
                 _ => Raw::Text(values[0].clone()),

@@ -29,6 +29,7 @@ mod main_job;
 mod own_broker;
 mod own_broker_failure;
 mod own_broker_permissions;
+mod page;
 mod pipe;
 mod promises;
 mod session;

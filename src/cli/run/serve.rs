@@ -28,7 +28,7 @@ use crate::{
         prune::Pruner,
         sqlite::{SqliteLedger, SqliteOptions},
     },
-    listen::{Listener, Watched},
+    listen::{Access, Listener, Watched},
     worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
 };
 
@@ -43,13 +43,20 @@ const PUBLISH_WINDOW: usize = 100;
 /// what ended a worker. The other workers are drained then.
 pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     let endpoints = endpoints(&config.broker)?;
-    let listener = config.listen.map(Listener::bind).transpose().map_err(Failure::failed)?;
+    let (access, listener) = match &config.listen {
+        Some(listen) => {
+            let access = Access::new(listen.hosts.clone(), listen.token_file.as_deref());
+            let access = access.map_err(Failure::usage)?;
+            (Some(access), Some(Listener::bind(listen.address).map_err(Failure::failed)?))
+        }
+        None => (None, None),
+    };
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
     let LedgerUrl::Sqlite(path) = &config.ledger.url;
     let ledger = Arc::new(open(path.clone()).await?);
     let handlers = within(&ledger, prepared).await?;
-    let mut watched = listener.is_some().then(|| watch(&ledger));
+    let mut watched = access.map(|access| watch(&ledger, endpoints.clone(), access));
     let ledger: Arc<dyn Ledger> = ledger;
 
     let mut workers = JoinSet::new();
@@ -69,9 +76,8 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
         let outlet = Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type));
         let counts = watch::Sender::default();
-        let signs = watched
-            .as_mut()
-            .map(|watched| watched.worker(policy.queue.clone(), counts.subscribe(), outlet.clone()));
+        let signs =
+            watched.as_mut().map(|watched| watched.worker(&policy, counts.subscribe(), outlet.clone()));
         let worker = Worker {
             policy,
             handler,
@@ -100,8 +106,8 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
 }
 
 /// What the listener will tell about the ledger.
-fn watch(ledger: &SqliteLedger) -> Watched {
-    let watched = Watched::new(Arc::new(ledger.reader()));
+fn watch(ledger: &SqliteLedger, endpoints: Vec<Endpoint>, access: Access) -> Watched {
+    let watched = Watched::new(Arc::new(ledger.reader()), endpoints, access);
     let commits = watched.commits();
     ledger.watch_commits(move |commit| commits.add(commit.messages, commit.took));
     watched
