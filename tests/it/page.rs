@@ -1,7 +1,11 @@
 //! The status page: what is answered to whom, and how it works in a real browser.
 
 mod access;
+mod browser;
+mod keyboard;
+mod markup;
 mod reading;
+mod views;
 
 use crate::{
     harness::{LIMIT, Process, World, until},

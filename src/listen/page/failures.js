@@ -13,10 +13,12 @@ export async function showFailures() {
   if (now === before) return;
   before = now;
   find("failures-says").textContent = rows.length === 0 ? "Nothing has failed that is not done by now." : "";
-  const headings = ["when", "scope", "key", "state", "attempts", "error"];
+  // Where there is only one scope, it says nothing.
+  const scopes = new Set(rows.map((row) => row.scope)).size > 1;
+  const headings = ["when", ...(scopes ? ["scope"] : []), "key", "state", "attempts", "error"];
   const all = rows.map((row) => [
     moment(row.updated_ms),
-    row.scope,
+    ...(scopes ? [row.scope] : []),
     key(row),
     element("span", { class: `badge ${row.state}` }, row.state),
     count(row.attempts),

@@ -38,7 +38,8 @@ function show({ queue, total, letters, warnings }) {
     : letters.length < total ? `The first ${count(letters.length)} of ${count(total)} letters of ${queue}.dead.`
     : total === 1 ? `One letter in ${queue}.dead.`
     : `${count(total)} letters in ${queue}.dead.`;
-  say([says, ...warnings.map((warning) => `Warning: ${warning}.`)].join(" "));
+  const risks = total > 0 ? warnings : [];
+  say([says, ...risks.map((warning) => `Warning: ${warning}.`)].join(" "));
   if (letters.length === 0) return;
   const headings = ["key", "reason", "attempts", "died", "bytes", "error", "replay"];
   const rows = letters.map((letter) => [

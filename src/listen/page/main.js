@@ -17,9 +17,15 @@ let lostSince = null;
 let hourAsked = -HOUR_MS;
 let timer = null;
 let running = false;
+/** Whether somebody wants a round at once. */
+let again = false;
+let wrongToken = false;
 
 async function round() {
-  if (running) return;
+  if (running) {
+    again = true;
+    return;
+  }
   running = true;
   clearTimeout(timer);
   try {
@@ -38,7 +44,9 @@ async function round() {
     outOfContact(error);
   } finally {
     running = false;
-    if (!document.hidden) timer = setTimeout(round, PAUSE_MS);
+    const pause = again ? 0 : PAUSE_MS;
+    again = false;
+    if (!document.hidden) timer = setTimeout(round, pause);
   }
 }
 
@@ -46,19 +54,29 @@ function inContact(status) {
   lostSince = null;
   document.body.classList.remove("lost", "closed");
   const ill = status.workers.filter((worker) => !worker.well);
-  const all =
-    status.workers.length === 1 ? "Consuming" : `${status.workers.length === 2 ? "Both" : `All ${status.workers.length}`} workers are consuming`;
-  const says = ill.length === 0 ? all : `Not consuming: ${ill.map((worker) => worker.queue).join(", ")}`;
+  const says = ill.length === 0 ? allWell(status.workers.length) : `Not consuming: ${ill.map((worker) => worker.queue).join(", ")}`;
   contact(ill.length === 0 ? "good" : "bad", says);
   document.title = ill.length === 0 ? "ackonce" : "(!) ackonce";
   find("version").textContent = status.version;
-  showToken(status.has_token, status.may_act, status.may_act ? "" : "With the token, this tab may replay dead letters.");
+  showToken(status.has_token, status.may_act, "With the token, this tab may replay dead letters.");
+}
+
+function allWell(workers) {
+  if (workers === 1) return "Consuming";
+  return workers === 2 ? "Both workers are consuming" : `All ${workers} workers are consuming`;
 }
 
 function outOfContact(error) {
   if (error instanceof Refused) {
+    const isTokenWrong = error.status === 401 && token.get() !== null;
+    if (isTokenWrong) {
+      token.forget();
+      wrongToken = true;
+      // Perhaps this page may read without one.
+      again = true;
+      return;
+    }
     const isClosed = error.status === 401;
-    if (isClosed) token.forget();
     document.body.classList.toggle("closed", isClosed);
     showToken(isClosed, false, "Without the token this page shows nothing.");
     contact("bad", `The worker does not answer this page: ${error.message}.`);
@@ -84,7 +102,8 @@ function showToken(isNeeded, isKnown, says) {
   find("token-section").hidden = !isNeeded;
   find("token-form").hidden = isKnown;
   find("token-forget").hidden = !isKnown;
-  const text = isKnown ? "This tab has the token: it may replay dead letters." : says;
+  const refused = wrongToken ? "That token is not right. " : "";
+  const text = isKnown ? "This tab has the token: it may replay dead letters." : refused + says;
   if (find("token-says").textContent !== text) find("token-says").textContent = text;
 }
 
@@ -92,6 +111,7 @@ find("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   token.set(find("token").value.trim());
   find("token").value = "";
+  wrongToken = false;
   round();
 });
 

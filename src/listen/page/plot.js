@@ -81,7 +81,8 @@ function draw() {
           stroke: colour(name),
           fill: index === 0 ? colour("handled-fill") : undefined,
           width: 1.75,
-          points: { show: false },
+          // A line takes two points.
+          points: { show: (drawn) => drawn.data[0].length === 1, size: 6 },
         })),
       ],
       hooks: { setCursor: [(drawn) => showLegend(drawn.cursor.idx)] },

@@ -11,8 +11,8 @@ export function showWorkers(status) {
   redraw(find("workers"), ...status.workers.map(card));
   const ledger = status.ledger;
   find("ledger").textContent = ledger
-    ? `The ledger has ${count(ledger.rows.done)} messages done, ${count(ledger.rows.failed)} failed, ` +
-      `${count(ledger.rows.dead)} dead and ${count(ledger.rows.processing)} being run, in ${bytes(ledger.bytes)}.`
+    ? `Rows in the ledger: ${count(ledger.rows.done)} done, ${count(ledger.rows.failed)} failed, ` +
+      `${count(ledger.rows.dead)} dead, ${count(ledger.rows.processing)} processing; ${bytes(ledger.bytes)}.`
     : "The ledger could not be read yet.";
 }
 
