@@ -53,6 +53,9 @@ package_names() {
         *:sqlite3) echo sqlite ;;
         apt-get:redis-server) echo redis-server ;;
         *:redis-server) echo redis ;;
+        apt-get:chromium) echo chromium chromium-driver ;;
+        apk:chromium) echo chromium chromium-chromedriver ;;
+        dnf:chromium | zypper:chromium) echo chromium chromedriver ;;
         apt-get:faketime) echo faketime ;;
         *:faketime) echo libfaketime ;;
         pacman:rabbitmq-server | brew:rabbitmq-server) echo rabbitmq ;;

@@ -24,13 +24,14 @@ mod sources;
 mod twins;
 mod worker;
 
-use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, time::Duration};
 
 pub(crate) use self::retry::for_people;
 pub use self::{
     broker::BrokerConfig,
     handler::{ExecConfig, HandlerConfig, HttpConfig, PipeConfig, SqlConfig},
     ledger::{LedgerConfig, LedgerUrl},
+    listen::ListenConfig,
     log_level::LogLevel,
     problem::{Problem, Problems},
     secret::{BrokerUrl, Secret, SecretPairs, without_credentials},
@@ -48,8 +49,8 @@ pub struct Config {
     pub ledger: LedgerConfig,
     /// Time for running handlers at a shutdown; may be zero.
     pub drain_timeout: Duration,
-    /// Where health, readiness and metrics are served; `None`: nowhere.
-    pub listen: Option<SocketAddr>,
+    /// Where the status page, health, readiness and metrics are served; `None`: nowhere.
+    pub listen: Option<ListenConfig>,
     /// The file's; a level given on the command line or in the environment counts more.
     pub log_level: Option<LogLevel>,
     /// At least one, no two on the same queue. They may share a scope: a key that is done on one
@@ -102,7 +103,7 @@ impl Config {
     }
 }
 
-fn read_top(top: &mut Section) -> (Duration, Option<SocketAddr>, Option<LogLevel>) {
+fn read_top(top: &mut Section) -> (Duration, Option<ListenConfig>, Option<LogLevel>) {
     (drain_timeout(top), listen::read(top), log_level::read(top))
 }
 

@@ -17,6 +17,7 @@ pub mod effects;
 mod error;
 pub mod history;
 mod inspect;
+pub mod meaning;
 pub mod memory;
 pub mod prune;
 pub mod sqlite;

@@ -37,6 +37,7 @@
 //! - [`ledger`]: what became of each message: the traits, SQLite, and the in-memory reference model.
 //! - [`broker`]: the only place that speaks AMQP: sessions, settling, publishing, topology.
 //! - [`worker`]: the heart: intake → claim → handler → finish → settle.
+//! - `secret_file`: a secret in a file, read again when it changes.
 //! - [`config`]: file, environment and flags become one validated configuration.
 //! - [`listen`]: health, readiness and metrics over HTTP.
 //! - [`notify`]: what a supervisor such as systemd is told.
@@ -57,6 +58,7 @@ pub mod ledger;
 pub mod listen;
 pub mod message;
 pub mod notify;
+mod secret_file;
 pub mod telemetry;
 pub mod worker;
 

@@ -1,17 +1,27 @@
-//! Health, readiness and metrics over HTTP: for supervisors, dashboards, and people at night.
+//! A status page, health, readiness and metrics over HTTP: for supervisors, dashboards, and people at night.
 //!
 //! - `server`: the socket and its bounds; `answer`: what is served where.
+//! - `page`: the status page's files; `api`: what it asks for; `access`: who may see it and act through it;
+//!   `refusal`: why not.
 //! - `state`: from what the workers show to sentences.
 //! - `times`: how long things took; `metrics`: all of it as Prometheus's text.
-//! - `figures`: numbers over the whole ledger, read at most so often.
+//! - `figures`: what is told of the whole ledger; `sparing`: read at most so often.
+//! - `history`: the last hour, in memory; `letters`: dead letters, on demand.
 //!
 //! It has a thread and a runtime of its own. So it answers while a worker is stuck, and whoever asks, however
 //! often, takes nothing from the workers.
 
+mod access;
 mod answer;
+mod api;
 mod figures;
+mod history;
+mod letters;
 mod metrics;
+mod page;
+mod refusal;
 mod server;
+mod sparing;
 mod state;
 mod times;
 
@@ -25,13 +35,13 @@ use tokio::sync::{oneshot, watch};
 use tracing::info;
 
 use crate::{
-    broker::Outlet,
-    ledger::Inspect,
-    worker::{outcome::Counts, signs::Signs},
+    broker::{Endpoint, Outlet},
+    ledger::{Inspect, Row, Stats},
+    worker::{Policy, outcome::Counts, signs::Signs},
 };
 
-pub use self::times::Commits;
-use self::{figures::Figures, times::Times};
+pub use self::{access::Access, times::Commits};
+use self::{history::History, letters::Letters, sparing::Sparing, times::Times};
 
 /// A socket that is bound, and answers nobody yet.
 #[derive(Debug)]
@@ -69,7 +79,9 @@ impl Listener {
     /// # Errors
     ///
     /// No thread can be had.
-    pub fn start(self, watched: Watched) -> Result<Listening, String> {
+    pub fn start(self, mut watched: Watched) -> Result<Listening, String> {
+        let address = self.address().map_err(|error| format!("cannot tell where it listens: {error}"))?;
+        watched.access.listens_at(address.ip());
         let (stop, stopped) = oneshot::channel();
         let run = move || server::run(self.0, Arc::new(watched), stopped);
         let thread = thread::Builder::new().name("listen".to_owned()).spawn(run);
@@ -99,24 +111,35 @@ impl Drop for Listening {
 /// Everything that is told about.
 pub struct Watched {
     workers: Vec<WatchedWorker>,
-    figures: Figures,
+    ledger: Arc<dyn Inspect>,
+    figures: Sparing<Stats>,
+    failures: Sparing<Vec<Row>>,
+    history: History,
+    letters: Letters,
+    access: Access,
     times: Times,
     commits: Commits,
 }
 
 struct WatchedWorker {
     queue: Arc<str>,
+    scope: Arc<str>,
     signs: Arc<Signs>,
     counts: watch::Receiver<Counts>,
     outlet: Arc<Outlet>,
 }
 
 impl Watched {
-    /// No worker yet.
-    pub fn new(ledger: Arc<dyn Inspect>) -> Self {
+    /// No worker yet. `endpoints`: where the workers' dead letters are.
+    pub fn new(ledger: Arc<dyn Inspect>, endpoints: Vec<Endpoint>, access: Access) -> Self {
         Self {
             workers: Vec::new(),
-            figures: Figures::new(ledger),
+            figures: figures::stats(ledger.clone()),
+            failures: figures::failures(ledger.clone()),
+            history: History::default(),
+            letters: Letters::new(endpoints, ledger.clone()),
+            ledger,
+            access,
             times: Times::default(),
             commits: Commits::default(),
         }
@@ -130,13 +153,14 @@ impl Watched {
     /// Adds a worker, which is to write the returned signs.
     pub fn worker(
         &mut self,
-        queue: Arc<str>,
+        policy: &Policy,
         counts: watch::Receiver<Counts>,
         outlet: Arc<Outlet>,
     ) -> Arc<Signs> {
+        let (queue, scope) = (policy.queue.clone(), policy.scope.clone());
         let times = self.times.of(&queue);
         let signs = Arc::new(Signs::new(move |step, took| times.add(step, took)));
-        self.workers.push(WatchedWorker { queue, signs: signs.clone(), counts, outlet });
+        self.workers.push(WatchedWorker { queue, scope, signs: signs.clone(), counts, outlet });
         signs
     }
 }

@@ -3,6 +3,7 @@
 mod build;
 pub mod core;
 pub mod decide;
+pub mod desk;
 mod driver;
 mod handling;
 pub mod letter;

@@ -49,9 +49,16 @@ pub struct RunArgs {
     /// Time for running handlers at a shutdown [env: ACKONCE_DRAIN_TIMEOUT] [default: 25s]
     #[arg(long, value_name = "TIME")]
     drain_timeout: Option<String>,
-    /// Serve /healthz, /readyz and /metrics here: a port of 127.0.0.1, or IP:PORT [env: ACKONCE_LISTEN]
+    /// Serve a status page, /healthz, /readyz and /metrics here: a port of 127.0.0.1, or IP:PORT
+    /// [env: ACKONCE_LISTEN]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// File with the token that the status page's actions need [env: ACKONCE_LISTEN_TOKEN_FILE]
+    #[arg(long, value_name = "FILE")]
+    listen_token_file: Option<String>,
+    /// Host name by which browsers may reach the status page, repeatable [env: ACKONCE_LISTEN_HOST]
+    #[arg(long, value_name = "NAME")]
+    listen_host: Vec<String>,
 
     /// Queue to consume [env: ACKONCE_QUEUE]
     #[arg(long, value_name = "NAME", help_heading = "Worker")]
@@ -203,6 +210,8 @@ impl RunArgs {
             ("allow-network-file-system", on(self.allow_network_file_system)),
             ("drain-timeout", one(&self.drain_timeout)),
             ("listen", one(&self.listen)),
+            ("listen-token-file", one(&self.listen_token_file)),
+            ("listen-host", self.listen_host.clone()),
             ("queue", one(&self.queue)),
             ("exec", self.exec.clone()),
             ("shell", one(&self.shell)),

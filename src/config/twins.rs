@@ -52,6 +52,8 @@ pub(super) const TWINS: &[Twin] = &[
         "allow_network_file_system",
     ),
     twin("listen", "ACKONCE_LISTEN", At::Top, "listen"),
+    twin("listen-token-file", "ACKONCE_LISTEN_TOKEN_FILE", At::Top, "listen_token_file"),
+    twin("listen-host", "ACKONCE_LISTEN_HOST", At::Top, "listen_host"),
     twin("drain-timeout", "ACKONCE_DRAIN_TIMEOUT", At::Top, "drain_timeout"),
     twin("queue", "ACKONCE_QUEUE", At::Worker, "queue"),
     twin("exec", "ACKONCE_EXEC", At::Worker, "exec"),
@@ -125,7 +127,7 @@ pub(super) fn from_flags<'a>(flags: impl IntoIterator<Item = (&'a str, &'a [Stri
         .filter_map(|(flag, values)| {
             let twin = TWINS.iter().find(|twin| twin.flag == flag)?;
             let raw = match (twin.key, values) {
-                ("exec" | "pipe" | "key" | "http_headers", _) | ("url", [_, _, ..]) => {
+                ("exec" | "pipe" | "key" | "http_headers" | "listen_host", _) | ("url", [_, _, ..]) => {
                     Raw::Texts(values.to_vec())
                 }
                 _ => Raw::Text(values[0].clone()),

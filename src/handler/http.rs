@@ -13,7 +13,6 @@ mod answer;
 mod endpoint;
 mod request;
 mod retry_after;
-mod secret_file;
 mod signature;
 
 use std::{fmt, path::Path, sync::Arc, time::Duration};
@@ -23,9 +22,9 @@ use reqwest::{Client, ClientBuilder, redirect, retry};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Handler, Verdict, Work};
+use crate::secret_file::{BearerToken, SecretFile};
 use endpoint::Endpoint;
 use request::StaticHeaders;
-use secret_file::{BearerToken, SecretFile};
 use signature::SigningKeys;
 
 pub(crate) use answer::causes;

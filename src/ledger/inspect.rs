@@ -81,6 +81,16 @@ pub struct ScopeStats {
 }
 
 impl ScopeStats {
+    /// How many rows are in that state.
+    pub fn rows(&self, state: State) -> u64 {
+        match state {
+            State::Processing => self.processing,
+            State::Done => self.done,
+            State::Failed => self.failed,
+            State::Dead => self.dead,
+        }
+    }
+
     /// Counts one row.
     pub(crate) fn count(&mut self, state: State, duplicates: u64, updated: Millis) {
         match state {

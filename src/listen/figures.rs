@@ -1,92 +1,44 @@
-//! Numbers over the whole ledger, read at most so often: counting all rows takes time with a large one.
+//! What is told of the whole ledger: its numbers, and what failed last.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, timeout};
-use tracing::debug;
+use futures::FutureExt;
 
-use crate::ledger::{Inspect, Stats};
+use crate::ledger::{Filter, Inspect, LedgerError, Row, State, Stats};
 
-/// Between two reads, at least.
-const INTERVAL: Duration = Duration::from_secs(10);
-/// Between two reads, at least so many times as long as the last one took: at most a twentieth of the time is
-/// spent on them.
-const SPARING: u32 = 19;
-/// A scrape waits so long for a read, and then takes the figures of the last one.
-const PATIENCE: Duration = Duration::from_secs(2);
+use super::sparing::Sparing;
 
-/// See the module.
-pub(super) struct Figures {
-    ledger: Arc<dyn Inspect>,
-    latest: Arc<Mutex<Latest>>,
+/// Between two counts of all rows.
+const STATS_INTERVAL: Duration = Duration::from_secs(10);
+/// Between two looks for what failed.
+const FAILURES_INTERVAL: Duration = Duration::from_secs(2);
+/// So many rows that failed are told.
+const FAILURES_MAX: u32 = 20;
+
+/// The ledger's numbers.
+pub(super) fn stats(ledger: Arc<dyn Inspect>) -> Sparing<Stats> {
+    Sparing::new(STATS_INTERVAL, move || {
+        let ledger = ledger.clone();
+        async move { ledger.stats().await }.boxed()
+    })
 }
 
-#[derive(Default)]
-struct Latest {
-    stats: Option<Arc<Stats>>,
-    /// When the next read may begin; `None` for now. Far away while one is under way.
-    next: Option<Instant>,
-    reading: bool,
+/// Rows that are `failed` or `dead` now, the newest change first.
+pub(super) fn failures(ledger: Arc<dyn Inspect>) -> Sparing<Vec<Row>> {
+    Sparing::new(FAILURES_INTERVAL, move || {
+        let ledger = ledger.clone();
+        async move { newest_failures(&*ledger).await }.boxed()
+    })
 }
 
-impl Figures {
-    pub(super) fn new(ledger: Arc<dyn Inspect>) -> Self {
-        Self { ledger, latest: Arc::default() }
+async fn newest_failures(ledger: &dyn Inspect) -> Result<Vec<Row>, LedgerError> {
+    let mut rows = Vec::new();
+    for state in [State::Failed, State::Dead] {
+        rows.extend(ledger.list(Filter { scope: None, state: Some(state), limit: FAILURES_MAX }).await?);
     }
-
-    /// The figures of the last read, after a new one if it is due. `None` if none has succeeded yet.
-    pub(super) async fn fresh(&self) -> Option<Arc<Stats>> {
-        if self.is_due() {
-            let (ledger, latest) = (self.ledger.clone(), self.latest.clone());
-            // A task: it ends whether or not somebody waits for it.
-            let read = tokio::spawn(async move {
-                let began = Instant::now();
-                let read = ledger.stats().await;
-                let pause = INTERVAL.max(began.elapsed() * SPARING);
-                let mut latest = lock(&latest);
-                latest.reading = false;
-                latest.next = Some(Instant::now() + pause);
-                match read {
-                    Ok(stats) => latest.stats = Some(Arc::new(stats)),
-                    Err(error) => debug!("the ledger's figures are old: {error}"),
-                }
-            });
-            let _ = timeout(PATIENCE, read).await;
-        }
-        lock(&self.latest).stats.clone()
-    }
-
-    /// Only one asks at a time.
-    fn is_due(&self) -> bool {
-        let mut latest = lock(&self.latest);
-        let due = !latest.reading && latest.next.is_none_or(|next| Instant::now() >= next);
-        latest.reading |= due;
-        due
-    }
-}
-
-fn lock(latest: &Mutex<Latest>) -> MutexGuard<'_, Latest> {
-    latest.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::ledger::memory::MemoryLedger;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_ledger_is_read_once_in_an_interval_however_often_it_is_asked_for() {
-        let figures = Figures::new(Arc::new(MemoryLedger::default()));
-        let first = figures.fresh().await.unwrap();
-        tokio::time::advance(INTERVAL - Duration::from_millis(1)).await;
-        for _ in 0..100 {
-            assert!(Arc::ptr_eq(&first, &figures.fresh().await.unwrap()), "read too early");
-        }
-        tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(!Arc::ptr_eq(&first, &figures.fresh().await.unwrap()), "never read again");
-    }
+    // An attempt that was given back is no failure.
+    rows.retain(|row| row.last_error.is_some() || row.state == State::Dead);
+    rows.sort_by_key(|row| Reverse(row.updated_ms));
+    rows.truncate(FAILURES_MAX as usize);
+    Ok(rows)
 }

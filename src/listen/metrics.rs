@@ -11,7 +11,7 @@ use prometheus_client::{
 
 use crate::{
     broker::Kind,
-    ledger::{ScopeStats, State, Stats, unix_millis},
+    ledger::{State, Stats, unix_millis},
     worker::{decide::Reason, outcome::Counts, signs::Shown},
 };
 
@@ -155,15 +155,7 @@ fn register_times(registry: &mut Registry, watched: &Watched) {
 
 fn register_figures(registry: &mut Registry, stats: &Stats) {
     let rows = Family::<Labels, Gauge<u64, AtomicU64>>::default();
-    let count = |state| {
-        let of = |scope: &ScopeStats| match state {
-            State::Processing => scope.processing,
-            State::Done => scope.done,
-            State::Failed => scope.failed,
-            State::Dead => scope.dead,
-        };
-        stats.scopes.iter().map(of).sum()
-    };
+    let count = |state| stats.scopes.iter().map(|scope| scope.rows(state)).sum();
     for state in State::ALL {
         rows.get_or_create(&vec![("state", state.as_str().to_owned())]).set(count(state));
     }

@@ -12,7 +12,7 @@ use tokio::{
 };
 use tracing::error;
 
-use super::{Watched, answer::answer};
+use super::{Watched, answer::answer, history};
 
 /// Connections at the same time; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 64;
@@ -33,7 +33,8 @@ pub(super) fn run(listener: TcpListener, watched: Arc<Watched>, stopped: oneshot
     runtime.block_on(async {
         tokio::select! {
             _ = stopped => {}
-            () = accept(listener, watched) => {}
+            () = history::record(&watched) => {}
+            () = accept(listener, watched.clone()) => {}
         }
     });
     // A read of the ledger may still be under way; nobody waits for it.
@@ -65,7 +66,7 @@ async fn accept(listener: TcpListener, watched: Arc<Watched>) {
 async fn serve(stream: TcpStream, watched: Arc<Watched>) -> hyper::Result<()> {
     let service = service_fn(move |request: Request<Incoming>| {
         let watched = watched.clone();
-        async move { Ok::<_, Infallible>(answer(&watched, request.method(), request.uri().path()).await) }
+        async move { Ok::<_, Infallible>(answer(&watched, request).await) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())

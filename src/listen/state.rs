@@ -18,6 +18,19 @@ pub(super) fn unready(workers: &[WatchedWorker], now: Instant) -> Vec<String> {
     workers.iter().flat_map(reasons).collect()
 }
 
+/// How a worker is, for people: whether all is well, and that in sentences.
+pub(super) fn words(worker: &WatchedWorker, now: Instant) -> (bool, Vec<String>) {
+    let mut said = worker.signs.shown().not_working(now);
+    let well = said.is_empty();
+    if well {
+        said.push("consuming".to_owned());
+    }
+    if worker.outlet.is_blocked() {
+        said.push("an alarm of the broker blocks copies: dead letters and long delays wait".to_owned());
+    }
+    (well, said)
+}
+
 fn said(worker: &WatchedWorker, reason: &str) -> String {
     format!("{}: {reason}", worker.queue)
 }

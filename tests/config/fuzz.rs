@@ -102,8 +102,10 @@ fn any_value() -> impl Strategy<Value = String> {
     })
 }
 
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 31] = [
     "listen",
+    "listen-token-file",
+    "listen-host",
     "queue",
     "http",
     "pipe",

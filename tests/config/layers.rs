@@ -327,18 +327,42 @@ fn an_http_handler_is_read_from_file_flags_and_environment_and_shows_no_secret()
 #[test]
 fn nothing_listens_unless_asked_and_a_port_alone_is_for_this_host_only() {
     let setup = || Setup::new().file(GOOD);
-    assert_eq!(setup().load().unwrap().listen, None);
-    for (given, address) in [
+    let address = |setup: Setup| setup.load().unwrap().listen.map(|listen| listen.address);
+    assert_eq!(address(setup()), None);
+    for (given, expected) in [
         ("9464", "127.0.0.1:9464"),
         (" 0 ", "127.0.0.1:0"),
         ("0.0.0.0:80", "0.0.0.0:80"),
         ("[::1]:1", "[::1]:1"),
     ] {
-        let address = Some(address.parse().unwrap());
-        assert_eq!(setup().env("ACKONCE_LISTEN", given).load().unwrap().listen, address);
-        let flag = setup().env("ACKONCE_LISTEN", "1.1.1.1:1").args(["--listen", given]).load();
-        assert_eq!(flag.unwrap().listen, address);
+        let expected = Some(expected.parse().unwrap());
+        assert_eq!(address(setup().env("ACKONCE_LISTEN", given)), expected);
+        let flag = setup().env("ACKONCE_LISTEN", "1.1.1.1:1").args(["--listen", given]);
+        assert_eq!(address(flag), expected);
     }
-    let file = Setup::new().file(&format!("listen = \"9464\"\n{GOOD}")).load().unwrap();
-    assert_eq!(file.listen, Some("127.0.0.1:9464".parse().unwrap()));
+    let file = Setup::new().file(&format!("listen = \"9464\"\n{GOOD}"));
+    assert_eq!(address(file), Some("127.0.0.1:9464".parse().unwrap()));
+}
+
+/// The token's file and the names of the status page are given in all three places.
+#[test]
+fn whom_the_status_page_answers_is_read_from_file_flags_and_environment() {
+    let file =
+        format!("listen = \"1\"\nlisten_token_file = \"/t\"\nlisten_host = [\"a.example\", \"B\"]\n{GOOD}");
+    let names = ["--listen-host", "a.example", "--listen-host", "B"];
+    for setup in [
+        Setup::new().file(&file),
+        Setup::new().file(GOOD).args(["--listen", "1", "--listen-token-file", "/t"]).args(names),
+        Setup::new()
+            .file(GOOD)
+            .env("ACKONCE_LISTEN", "1")
+            .env("ACKONCE_LISTEN_TOKEN_FILE", "/t")
+            .env("ACKONCE_LISTEN_HOST", "a.example B"),
+    ] {
+        let listen = setup.load().unwrap().listen.unwrap();
+        assert_eq!(listen.token_file.as_deref(), Some(std::path::Path::new("/t")));
+        assert_eq!(listen.hosts, ["a.example", "b"]);
+    }
+    let one = Setup::new().file(GOOD).args(["--listen", "1", "--listen-host", "c"]).load().unwrap();
+    assert_eq!(one.listen.unwrap().hosts, ["c"]);
 }

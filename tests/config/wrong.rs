@@ -151,6 +151,16 @@ fn each_wrong_value_gives_its_sentence() {
         ("listen = 9464\n".to_owned() + &w(""), "listen = 9464: expected a port, which is then opened on"),
         ("listen = \"localhost:http\"\n".to_owned() + &w(""), "listen = \"localhost:http\": expected a port"),
         ("listen = \"70000\"\n".to_owned() + &w(""), "listen = \"70000\": expected a port"),
+        ("listen_token_file = \"t\"\n".to_owned() + &w(""), "listen_token_file is only for what listens"),
+        ("listen_host = \"h\"\n".to_owned() + &w(""), "listen_host is only for what listens"),
+        (
+            "listen = \"1\"\nlisten_host = \"http://h\"\n".to_owned() + &w(""),
+            "expected host names without scheme",
+        ),
+        (
+            "listen = \"1\"\nlisten_host = \"h:80\"\n".to_owned() + &w(""),
+            "expected host names without scheme",
+        ),
         (w("") + &w("scope = \"other\""), "[[worker]] #2: queue = \"q\": [[worker]] #1 consumes it already"),
         ("worker = 1".to_owned(), "worker = 1: expected tables, each begun by a line [[worker]]"),
         ("worker = [1]".to_owned(), "expected tables, each begun by a line [[worker]]"),

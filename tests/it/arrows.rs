@@ -6,16 +6,17 @@ use std::{
 };
 
 /// Each part of the crate, and the parts it may name.
-const MAY_NAME: [(&str, &[&str]); 12] = [
+const MAY_NAME: [(&str, &[&str]); 13] = [
     ("message", &[]),
     // Any part may mark a moment at which tests make it die.
     ("crash_point", &[]),
+    ("secret_file", &[]),
     ("key", &["message"]),
-    ("handler", &["key", "message", "ledger"]),
+    ("handler", &["key", "message", "ledger", "secret_file"]),
     ("ledger", &["key", "message"]),
     ("broker", &["message"]),
     ("worker", &["broker", "handler", "key", "ledger", "message"]),
-    ("listen", &["broker", "ledger", "worker"]),
+    ("listen", &["broker", "ledger", "secret_file", "worker"]),
     ("notify", &["worker"]),
     ("telemetry", &["handler", "key", "ledger", "message", "worker"]),
     ("config", &["broker", "handler", "key", "worker"]),

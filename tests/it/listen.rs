@@ -1,6 +1,6 @@
 //! What `--listen` serves: health, readiness and metrics of a real worker.
 
-mod client;
+pub mod client;
 mod clients;
 mod health;
 mod metrics;

@@ -36,6 +36,7 @@ mod own_broker;
 mod own_broker_failure;
 mod own_broker_permissions;
 mod own_broker_tls;
+mod page;
 mod pipe;
 mod promises;
 mod reload;

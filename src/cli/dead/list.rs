@@ -2,8 +2,11 @@
 
 use clap::Args;
 
-use super::{Desk, Place, letter::DeadLetter};
-use crate::cli::{Failure, ledger::output};
+use super::{Place, shown};
+use crate::{
+    cli::{Failure, ledger::output},
+    worker::desk::{DeadLetter, Desk},
+};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ListArgs {
@@ -25,7 +28,7 @@ pub(super) async fn run(args: ListArgs) -> Result<(), Failure> {
     let mut desk = args.place.open().await?;
     let mut table = vec![HEADINGS.map(str::to_owned)];
     let listed = list(&mut desk, &args, &mut table).await;
-    let total = desk.letters.total();
+    let total = desk.total();
     let closed = desk.close().await;
     if !args.place.json {
         output::print(&output::columns(&table))?;
@@ -80,7 +83,7 @@ fn row(letter: &DeadLetter) -> [String; HEADINGS.len()] {
         (None, _) => None,
     };
     [
-        letter.shown(),
+        shown(letter),
         or_dash(notes.reason.as_deref().map(output::printable)),
         or_dash(notes.attempts.map(|attempts| attempts.to_string())),
         or_dash(notes.first_seen_ms.map(output::iso)),

@@ -5,12 +5,14 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use clap::Args;
 
 use super::{
-    Desk, Place,
-    letter::DeadLetter,
+    Place,
     report::Report,
     selection::{Chooser, Selection},
 };
-use crate::cli::{Failure, ledger::output, signals::Signals};
+use crate::{
+    cli::{Failure, ledger::output, signals::Signals},
+    worker::desk::{DeadLetter, Desk},
+};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct PurgeArgs {
@@ -36,13 +38,13 @@ pub(super) async fn run(args: PurgeArgs) -> Result<(), Failure> {
     }
     let mut desk = args.place.open().await?;
     let verb = if args.dry_run { "would-be-removed" } else { "removed" };
-    let mut report = Report::new(args.place.json, verb, desk.letters.total());
+    let mut report = Report::new(args.place.json, verb, desk.total());
     let mut chooser = args.selection.chooser();
     if let Err(failure) = remove(&mut desk, &args, &mut report, &mut chooser).await {
         report.stopped(failure.message);
     }
     if let Err(failure) = desk.close().await {
-        report.stopped(format!("{}; not all of them may be gone", failure.message));
+        report.stopped(format!("{failure}; not all of them may be gone"));
     }
     let complaint = if report.is_stopped() { None } else { chooser.complaint() };
     report.finish(complaint)
@@ -79,7 +81,7 @@ async fn remove(
             desk.keep(chosen).await;
         } else {
             // One that may have to be put back as a new one is needed whole.
-            let whole = desk.letters.limit().returns_max().is_some();
+            let whole = desk.limit().returns_max().is_some();
             let light = |letter: DeadLetter| if whole { letter } else { letter.without_body() };
             asked_for.extend(chosen.into_iter().map(light));
         }
@@ -90,8 +92,8 @@ async fn remove(
     let question = format!(
         "Remove {} of {} letters of '{}' for good? [y/N] ",
         asked_for.len(),
-        desk.letters.total(),
-        output::printable(&desk.dead_queue)
+        desk.total(),
+        output::printable(desk.dead_queue())
     );
     let yes = tokio::select! {
         name = signals.next() => {

@@ -1,18 +1,14 @@
 //! `ackonce dead replay`: letters go back to the work queue, as fresh runs.
 //!
-//! For each window of letters: the ledger's rows are reset, in one transaction; then each letter is
-//! published to the work queue; then, once the broker has confirmed it, it is removed here. So an end
-//! at any point loses nothing, and leaves at worst one copy here and one there, which the ledger tells
-//! apart by their key.
+//! One window of letters after the other; see [`Desk::send_back`] for what an end amid it leaves behind.
 
 use std::{env, ffi::OsString, time::Duration};
 
 use clap::{Args, builder::RangedU64ValueParser};
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::StreamExt;
 
 use super::{
-    Desk, Place,
-    letter::DeadLetter,
+    Place,
     report::Report,
     selection::{Chooser, Selection},
 };
@@ -20,8 +16,8 @@ use crate::{
     broker::PublishError,
     cli::{Failure, ledger::BUSY_TIMEOUT, ledger::output, signals::Signals},
     config::{Config, LedgerUrl},
-    ledger::{Change, Changed, Inspect, sqlite::SqliteReader, unix_millis},
-    worker::letter,
+    ledger::{Inspect, sqlite::SqliteReader},
+    worker::desk::{DeadLetter, Desk, Fresh, RowWas},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -60,7 +56,7 @@ pub(super) struct ReplayArgs {
 pub(super) async fn run(args: ReplayArgs) -> Result<(), Failure> {
     let ledger = args.open_ledger()?;
     let mut desk = args.place.open().await?;
-    let total = desk.letters.total();
+    let total = desk.total();
     let verb = if args.dry_run { "would-be-replayed" } else { "replayed" };
     let mut work = Work {
         limit: args.limit.unwrap_or(u64::MAX),
@@ -82,8 +78,7 @@ pub(super) async fn run(args: ReplayArgs) -> Result<(), Failure> {
         }
         Ok(_) => {}
         Err(failure) => report.stopped(format!(
-            "{}; some letters may still be here although they are back in the work queue",
-            failure.message
+            "{failure}; some letters may still be here although they are back in the work queue"
         )),
     }
     if known_done > 0 {
@@ -135,24 +130,17 @@ impl Work<'_> {
 
     /// Sends one window's letters back.
     async fn window(&mut self, desk: &mut Desk, letters: Vec<DeadLetter>) -> Result<(), Failure> {
-        let rows = match self.reset_rows(desk, &letters).await {
-            Ok(rows) => rows,
-            Err(failure) => {
-                desk.keep(letters).await;
-                return Err(failure);
-            }
+        let fresh = Fresh {
+            ledger: self.ledger.as_ref().map(|ledger| ledger as &dyn Inspect),
+            scope: self.args.scope.as_deref().unwrap_or(&self.args.place.queue),
+            even_done: self.args.force,
+            timeout: self.args.timeout,
         };
-        let Desk { publisher, letters: dead_letters, queue, .. } = &mut *desk;
-        let (publisher, queue, limit) = (&*publisher, queue.as_str(), self.args.timeout);
-        let sending = letters.into_iter().zip(rows).map(|(letter, row)| async move {
-            let result = publisher.publish(letter::replay(&letter.message, queue), limit).await;
-            (letter, row, result)
-        });
-        let mut sending: FuturesUnordered<_> = sending.collect();
+        let mut sending = desk.send_back(letters, fresh).await?;
         let mut kept = Vec::new();
         let mut stopped = false;
         while !sending.is_empty() {
-            let (letter, row, result) = tokio::select! {
+            let sent = tokio::select! {
                 biased;
                 name = self.signals.next() => {
                     self.report.stopped(format!("stopped by {name}"));
@@ -167,47 +155,23 @@ impl Work<'_> {
                 }
                 Some(sent) = sending.next() => sent,
             };
-            match result {
+            match sent.result {
                 Ok(()) => {
-                    self.report.done(&letter, row);
-                    self.known_done += u64::from(row == Some("done"));
-                    dead_letters.take([letter.receipt]);
+                    self.report.done(&sent.letter, sent.row.map(RowWas::as_str));
+                    self.known_done += u64::from(sent.row == Some(RowWas::Done));
+                    desk.take([sent.letter]);
                 }
                 Err(error) => {
-                    self.report.stays(&letter, error.status(), &error.to_string());
+                    self.report.stays(&sent.letter, error.status(), &error.to_string());
                     if let Some(why) = stops_all(&error) {
                         self.report.stopped(why);
                     }
-                    kept.push(letter);
+                    kept.push(sent.letter);
                 }
             }
         }
-        drop(sending);
         desk.keep(kept).await;
         Ok(())
-    }
-
-    /// Lets the letters' rows run from attempt 1, before their copies can arrive. Says what each row is.
-    async fn reset_rows(
-        &self,
-        desk: &Desk,
-        letters: &[DeadLetter],
-    ) -> Result<Vec<Option<&'static str>>, Failure> {
-        let Some(ledger) = &self.ledger else { return Ok(vec![None; letters.len()]) };
-        let keys = letters.iter().map(|letter| letter.notes.key.clone().unwrap_or_default()).collect();
-        let scope = self.args.scope.as_deref().unwrap_or(&desk.queue);
-        let change = Change::Retry { even_done: self.args.force };
-        let changed = ledger.change(keys, Some(scope), change, unix_millis()).await?;
-        Ok(changed.into_iter().map(|changed| Some(row(changed))).collect())
-    }
-}
-
-fn row(changed: Changed) -> &'static str {
-    match changed {
-        Changed { changed: 1.., .. } => "reset",
-        Changed { in_flight: 1.., .. } => "in-flight",
-        Changed { done: 1.., .. } => "done",
-        _ => "none",
     }
 }
 

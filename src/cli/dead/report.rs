@@ -2,8 +2,11 @@
 
 use serde_json::json;
 
-use super::letter::DeadLetter;
-use crate::cli::{Failure, ledger::output, progress::Bar};
+use super::shown;
+use crate::{
+    cli::{Failure, ledger::output, progress::Bar},
+    worker::desk::DeadLetter,
+};
 
 pub(super) struct Report {
     json: bool,
@@ -31,7 +34,7 @@ impl Report {
             }
             line.to_string()
         } else {
-            letter.shown()
+            shown(letter)
         };
         self.print(&line);
         self.bar.step(self.done);
@@ -47,7 +50,7 @@ impl Report {
             line["error"] = json!(why);
             self.print(&line.to_string());
         }
-        self.bar.aside(|| output::note(&format!("{} stays: {why}", letter.shown())));
+        self.bar.aside(|| output::note(&format!("{} stays: {why}", shown(letter))));
     }
 
     pub(super) fn stopped(&mut self, why: impl Into<String>) {

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 
-use super::letter::DeadLetter;
-use crate::{cli::ledger::output::printable, key::Key};
+use crate::{cli::ledger::output::printable, key::Key, worker::desk::DeadLetter};
 
 #[derive(Args, Clone, Debug)]
 #[group(id = "selection", required = true, multiple = false)]

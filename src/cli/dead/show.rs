@@ -9,11 +9,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value as Json, json};
 
-use super::{Desk, Place, letter::DeadLetter, selection::parse_key};
+use super::{Place, selection::parse_key};
 use crate::{
     cli::{Failure, ledger::output},
     key::Key,
     message::{Properties, table_json},
+    worker::desk::{DeadLetter, Desk},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -50,7 +51,8 @@ pub(super) async fn run(args: ShowArgs) -> Result<(), Failure> {
         }
         _ => {}
     }
-    closed.map(drop)
+    closed?;
+    Ok(())
 }
 
 /// Reads up to the letter. Returns what is to be printed.

@@ -3,15 +3,15 @@
 use std::{
     fmt::Write as _,
     io::{self, ErrorKind, Write as _},
-    time::{Duration, SystemTime},
 };
 
 use serde::Serialize;
 
 use super::history;
+pub(in crate::cli) use crate::ledger::meaning::iso;
 use crate::{
     cli::Failure,
-    ledger::{Forgotten, Millis, Row, State, Stats},
+    ledger::{Forgotten, Millis, Row, State, Stats, meaning::meaning},
 };
 
 /// So much of an error's end is listed; `show` has all of it.
@@ -96,7 +96,7 @@ pub(super) fn show(rows: &[Row], now: Millis) -> String {
             ("next_attempt", row.next_attempt_ms.map_or("-".to_owned(), iso)),
             ("last_error", row.last_error.as_deref().map_or("-".to_owned(), history::lines)),
             ("failures", history::failures(row)),
-            ("meaning", history::meaning(row, now)),
+            ("meaning", meaning(row, now)),
         ];
         for (field, value) in fields {
             // Writing to a String cannot fail.
@@ -125,18 +125,6 @@ pub(super) fn state(row: &Row) -> String {
     match row.state {
         State::Processing if !row.owner_alive => "processing (its owner is dead)".to_owned(),
         other => other.as_str().to_owned(),
-    }
-}
-
-/// ISO 8601 in UTC, if there is such a date.
-pub(in crate::cli) fn iso(ms: Millis) -> String {
-    /// The last millisecond of the year 9999.
-    const LAST: u64 = 253_402_300_799_999;
-    match u64::try_from(ms) {
-        Ok(ms) if ms <= LAST => {
-            humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + Duration::from_millis(ms)).to_string()
-        }
-        _ => format!("{ms} ms"),
     }
 }
 
@@ -179,15 +167,6 @@ pub(in crate::cli) fn columns<const N: usize>(table: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_beyond_the_calendar_are_numbers() {
-        assert_eq!(iso(1_800_000_000_123), "2027-01-15T08:00:00.123Z");
-        assert_eq!(iso(253_402_300_799_999), "9999-12-31T23:59:59.999Z");
-        for ms in [-1, i64::MIN, i64::MAX, 253_402_300_800_000] {
-            assert_eq!(iso(ms), format!("{ms} ms"));
-        }
-    }
 
     #[test]
     fn nothing_reaches_a_terminal_raw() {

@@ -25,7 +25,7 @@ use crate::{
         pipe::{Pipe, PipeOptions},
     },
     ledger::{Ledger, prune::Pruner, sqlite::SqliteLedger},
-    listen::{Listener, Watched},
+    listen::{Access, Listener, Watched},
     notify::{Supervisor, Told},
     telemetry::Telemetry,
     worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
@@ -56,14 +56,21 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
     let password = config.broker.password.as_ref().map(|password| Password::new(password.expose()));
     let endpoints: Vec<_> =
         endpoints(&config.broker)?.into_iter().map(|endpoint| sharing(endpoint, password.as_ref())).collect();
-    let listener = config.listen.map(Listener::bind).transpose().map_err(Failure::failed)?;
+    let (access, listener) = match &config.listen {
+        Some(listen) => {
+            let access = Access::new(listen.hosts.clone(), listen.token_file.as_deref());
+            let access = access.map_err(Failure::usage)?;
+            (Some(access), Some(Listener::bind(listen.address).map_err(Failure::failed)?))
+        }
+        None => (None, None),
+    };
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
     tokio::spawn(hangups.answer(args, password, stop.clone()));
     let ledger = Arc::new(ledger::open(&config.ledger).await?);
     let handlers = within(&ledger, prepared).await?;
     let telemetry = Telemetry::from_env();
-    let mut watched = listener.is_some().then(|| watch(&ledger));
+    let mut watched = access.map(|access| watch(&ledger, endpoints.clone(), access));
     let supervisor = Supervisor::of_this_process();
     let mut told = Vec::new();
     let ledger: Arc<dyn Ledger> = ledger;
@@ -88,7 +95,7 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
         let counts = watch::Sender::default();
         let queue = policy.queue.clone();
         let signs = match &mut watched {
-            Some(watched) => watched.worker(queue.clone(), counts.subscribe(), outlet.clone()),
+            Some(watched) => watched.worker(&policy, counts.subscribe(), outlet.clone()),
             // Its watchdog is about loops that turn.
             None if supervisor.is_some() => Arc::new(Signs::new(|_, _| {})),
             None => Arc::new(Signs::untimed()),
@@ -137,8 +144,8 @@ fn sharing(endpoint: Endpoint, password: Option<&Password>) -> Endpoint {
 }
 
 /// What the listener will tell about the ledger.
-fn watch(ledger: &SqliteLedger) -> Watched {
-    let watched = Watched::new(Arc::new(ledger.reader()));
+fn watch(ledger: &SqliteLedger, endpoints: Vec<Endpoint>, access: Access) -> Watched {
+    let watched = Watched::new(Arc::new(ledger.reader()), endpoints, access);
     let commits = watched.commits();
     ledger.watch_commits(move |commit| commits.add(commit.messages, commit.took));
     watched

@@ -24,10 +24,11 @@ use reqwest::{
     },
 };
 
-use super::{secret_file::BearerToken, signature::SigningKeys};
+use super::signature::SigningKeys;
 use crate::{
     handler::Work,
     message::{Message, table_json},
+    secret_file::BearerToken,
 };
 
 /// Common servers take headers of 8 KiB in all.

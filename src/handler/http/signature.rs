@@ -5,7 +5,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::secret_file::Secret;
+use crate::secret_file::Secret;
 
 /// The secrets to sign with. Several, while receivers change from one to the next.
 pub(super) struct SigningKeys(Vec<Vec<u8>>);

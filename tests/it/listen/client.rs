@@ -11,7 +11,7 @@ use tokio::{
 use crate::harness::{LIMIT, Process, until};
 
 /// The port that a worker says it listens on.
-pub(super) async fn port(worker: &Process) -> u16 {
+pub async fn port(worker: &Process) -> u16 {
     const SAID: &str = "listening on http://127.0.0.1:";
     let mut port = 0;
     until("it listens", LIMIT, async || {
@@ -26,7 +26,7 @@ pub(super) async fn port(worker: &Process) -> u16 {
 }
 
 /// Sends all of it and reads to the end; what came, and whether the end came by itself.
-pub(super) async fn exchange(port: u16, request: &[u8], limit: Duration) -> (String, bool) {
+pub async fn exchange(port: u16, request: &[u8], limit: Duration) -> (String, bool) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.expect("somebody listens");
     // Whoever is refused amid a long request may hear of it while writing.
     let _ = stream.write_all(request).await;
@@ -36,7 +36,7 @@ pub(super) async fn exchange(port: u16, request: &[u8], limit: Duration) -> (Str
 }
 
 /// One request: status and body. Status 0 if the connection was closed without an answer.
-pub(super) async fn get(port: u16, path: &str) -> (u16, String) {
+pub async fn get(port: u16, path: &str) -> (u16, String) {
     ask(port, "GET", path).await
 }
 

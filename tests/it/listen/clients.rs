@@ -18,7 +18,7 @@ async fn what_is_no_good_request_is_refused_shortly() {
     let worker = listening(&world, &["--log"]);
     let port = port(&worker).await;
     until_ready(port).await;
-    assert_eq!(get(port, "/").await.0, 404);
+    assert_eq!(get(port, "/nothing").await.0, 404);
     assert_eq!(get(port, "/metrics/../healthz").await.0, 404);
     assert_eq!(ask(port, "POST", "/healthz").await.0, 405);
     assert_eq!(ask(port, "HEAD", "/healthz").await, (200, String::new()));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use ackonce::{
     Stop, Verdict, Worker, handler,
     ledger::sqlite::{SqliteLedger, SqliteOptions},
-    listen::{Listener, Watched},
+    listen::{Access, Listener, Watched},
 };
 use tokio::sync::watch;
 
@@ -28,9 +28,8 @@ async fn a_loop_that_is_stuck_is_not_healthy() {
     let mut worker = Worker::new(&world.url, &world.queue, handler, ledger.clone()).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = listener.address().unwrap().port();
-    let mut watched = Watched::new(Arc::new(ledger.reader()));
-    let queue = worker.policy.queue.clone();
-    worker.signs = Some(watched.worker(queue, worker.counts.subscribe(), worker.outlet.clone()));
+    let mut watched = Watched::new(Arc::new(ledger.reader()), Vec::new(), Access::default());
+    worker.signs = Some(watched.worker(&worker.policy, worker.counts.subscribe(), worker.outlet.clone()));
     let listening = listener.start(watched).unwrap();
     let (stop, stopped) = watch::channel(Stop::No);
     let running = tokio::spawn(worker.run(stopped));

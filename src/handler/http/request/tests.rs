@@ -8,9 +8,9 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    handler::http::secret_file::Secret,
     key::Key,
     message::{Properties, Table, TraceContext, Value},
+    secret_file::Secret,
 };
 
 fn work(key: &str, properties: Properties) -> Work {

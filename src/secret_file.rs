@@ -12,7 +12,7 @@ use std::{
 const BYTES_MAX: u64 = 16 * 1024;
 
 /// What a file's text is read as.
-pub(super) trait Secret: Sized {
+pub(crate) trait Secret: Sized {
     /// How a sentence names the file.
     const WHAT: &'static str;
 
@@ -23,7 +23,7 @@ pub(super) trait Secret: Sized {
 }
 
 /// One look at its metadata for each reading; the file itself is opened when that has changed.
-pub(super) struct SecretFile<S> {
+pub(crate) struct SecretFile<S> {
     path: PathBuf,
     last: Mutex<Option<(Stamp, Arc<S>)>>,
 }
@@ -40,7 +40,7 @@ struct Stamp {
 }
 
 impl<S: Secret> SecretFile<S> {
-    pub(super) fn new(path: &Path) -> Self {
+    pub(crate) fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), last: Mutex::new(None) }
     }
 
@@ -49,7 +49,7 @@ impl<S: Secret> SecretFile<S> {
     /// # Errors
     ///
     /// One sentence that names the file.
-    pub(super) fn read(&self) -> Result<Arc<S>, String> {
+    pub(crate) fn read(&self) -> Result<Arc<S>, String> {
         let what = |error: &dyn fmt::Display| format!("the {} '{}': {error}", S::WHAT, self.path.display());
         let stamp = Stamp::of(&self.path).map_err(|error| what(&error))?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ impl Stamp {
 }
 
 /// What stands after `Authorization: Bearer `.
-pub(super) struct BearerToken(pub(super) String);
+pub(crate) struct BearerToken(pub(crate) String);
 
 impl Secret for BearerToken {
     const WHAT: &'static str = "bearer token file";

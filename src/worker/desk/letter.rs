@@ -5,14 +5,15 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    cli::ledger::output::printable,
     message::{Delivery, Message, Receipt},
     worker::letter::Notes,
 };
 
-pub(super) struct DeadLetter {
-    pub(super) notes: Notes,
-    pub(super) message: Arc<Message>,
+/// One letter of an open dead-letter queue.
+#[derive(Debug)]
+pub struct DeadLetter {
+    pub notes: Notes,
+    pub message: Arc<Message>,
     pub(super) receipt: Receipt,
 }
 
@@ -23,34 +24,29 @@ impl DeadLetter {
     }
 
     /// For one that only waits to be removed.
-    pub(super) fn without_body(self) -> Self {
+    pub fn without_body(self) -> Self {
         let mut message = Arc::unwrap_or_clone(self.message);
         message.body = Vec::new();
         message.properties.headers = None;
         Self { message: message.into(), ..self }
     }
 
-    pub(super) fn message_id(&self) -> Option<&str> {
+    pub fn message_id(&self) -> Option<&str> {
         self.message.properties.message_id.as_deref()
     }
 
     /// What it is called: its key, if it has one.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.notes.key.as_deref().unwrap_or("(no key)")
     }
 
-    /// The same, for a terminal.
-    pub(super) fn shown(&self) -> String {
-        printable(self.name())
-    }
-
     /// Which it is, for a report.
-    pub(super) fn id_json(&self) -> Json {
+    pub fn id_json(&self) -> Json {
         json!({ "key": self.notes.key, "message_id": self.message_id() })
     }
 
     /// All but headers and body.
-    pub(super) fn json(&self) -> Json {
+    pub fn json(&self) -> Json {
         let notes = &self.notes;
         json!({
             "key": notes.key,
@@ -70,7 +66,7 @@ impl DeadLetter {
     }
 
     /// Who put it here.
-    pub(super) fn by(&self) -> Option<&'static str> {
+    pub fn by(&self) -> Option<&'static str> {
         let notes = &self.notes;
         if notes.is_ours { Some("worker") } else { notes.reason.is_some().then_some("broker") }
     }
