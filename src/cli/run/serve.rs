@@ -1,6 +1,8 @@
 //! Builds what a configuration names, and runs it until a signal or until nothing can help.
 
+mod handlers;
 mod ledger;
+mod onlookers;
 mod sql;
 
 use std::{sync::Arc, time::Duration};
@@ -16,34 +18,21 @@ use tracing::{error, info, warn};
 use crate::{
     broker::{Endpoint, Outlet, Password, Publisher, Rejects, Source},
     cli::Failure,
-    config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, WorkerConfig},
-    handler::{
-        Handler,
-        exec::Exec,
-        http::{Http, HttpOptions},
-        log::Log,
-        pipe::{Pipe, PipeOptions},
-    },
-    ledger::{Ledger, prune::Pruner, sqlite::SqliteLedger},
-    listen::{Access, Listener, Watched},
-    notify::{Supervisor, Told},
+    config::{BrokerConfig, BrokerUrl, Config, WorkerConfig},
+    ledger::{Ledger, prune::Pruner},
     telemetry::Telemetry,
-    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
+    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
 };
 
-use super::{
-    RunArgs,
-    observed::{self, Observed},
-    reload::Hangups,
-};
+pub(in crate::cli) use self::handlers::{check, probe};
+use self::onlookers::{Door, Onlookers};
+use super::{RunArgs, reload::Hangups};
 
 /// For the last spans, after everything else.
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
-/// From the drain timeout to the end: handlers are stopped, then sessions and children closed.
-const DRAIN_REST: Duration = Duration::from_secs(30);
 
 /// Runs all workers of a configuration on one ledger. At a SIGHUP the configuration is read again as `args` say.
 ///
@@ -56,54 +45,29 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
     let password = config.broker.password.as_ref().map(|password| Password::new(password.expose()));
     let endpoints: Vec<_> =
         endpoints(&config.broker)?.into_iter().map(|endpoint| sharing(endpoint, password.as_ref())).collect();
-    let (access, listener) = match &config.listen {
-        Some(listen) => {
-            let access = Access::new(listen.hosts.clone(), listen.token_file.as_deref());
-            let access = access.map_err(Failure::usage)?;
-            (Some(access), Some(Listener::bind(listen.address).map_err(Failure::failed)?))
-        }
-        None => (None, None),
-    };
-    let prepared = handlers(&config.workers).await?;
+    let door = config.listen.as_ref().map(Door::open).transpose()?;
+    let prepared = handlers::prepare(&config.workers).await?;
     let stop = stop_on_signals()?;
     tokio::spawn(hangups.answer(args, password, stop.clone()));
     let ledger = Arc::new(ledger::open(&config.ledger).await?);
-    let handlers = within(&ledger, prepared).await?;
+    let handlers = handlers::within(&ledger, prepared).await?;
     let telemetry = Telemetry::from_env();
-    let mut watched = access.map(|access| watch(&ledger, endpoints.clone(), access));
-    let supervisor = Supervisor::of_this_process();
-    let mut told = Vec::new();
+    let mut onlookers = Onlookers::new(door, &ledger, &endpoints);
     let ledger: Arc<dyn Ledger> = ledger;
 
     let mut workers = JoinSet::new();
-    let mut observed = Vec::new();
-    for (worker_config, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
+    for (worker_config, handler) in config.workers.iter().zip(&handlers) {
         let policy = Arc::new(worker_config.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
-        let source = Source {
-            endpoints: endpoints.clone(),
-            queue: policy.queue.to_string(),
-            declare: worker_config.declare,
-            queue_type: worker_config.queue_type,
-            prefetch: policy.prefetch,
-            rejects: (policy.dead_letter == DeadLetter::Reject)
-                .then(|| Rejects { exchange: worker_config.dead_letter_exchange.clone() }),
-        };
+        let source = source(worker_config, &endpoints);
         let publisher =
             Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
         let outlet = Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type));
         let counts = watch::Sender::default();
+        let signs = onlookers.add(&policy, counts.subscribe(), outlet.clone());
         let queue = policy.queue.clone();
-        let signs = match &mut watched {
-            Some(watched) => watched.worker(&policy, counts.subscribe(), outlet.clone()),
-            // Its watchdog is about loops that turn.
-            None if supervisor.is_some() => Arc::new(Signs::new(|_, _| {})),
-            None => Arc::new(Signs::untimed()),
-        };
-        told.push(Told { queue: queue.clone(), signs: signs.clone() });
-        observed.push(Observed::new(queue.clone(), counts.subscribe(), signs.clone()));
         let worker = Worker {
-            handler: telemetry.traced(&policy.queue, handler),
+            handler: telemetry.traced(&queue, handler.clone()),
             policy,
             ledger: ledger.clone(),
             source: Arc::new(source),
@@ -115,24 +79,31 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
         let stop = stop.subscribe();
         workers.spawn(async move { (queue, worker.run(stop).await) });
     }
-    // Ends when it is dropped: it answers until all workers have ended.
-    let _listening = match (listener, watched) {
-        (Some(listener), Some(watched)) => Some(listener.start(watched).map_err(Failure::failed)?),
-        _ => None,
-    };
-    let drain_limit = config.drain_timeout + DRAIN_REST;
-    let notifying = supervisor.map(|supervisor| supervisor.start(told, stop.subscribe(), drain_limit));
-    let _notifying = notifying.transpose().map_err(Failure::failed)?;
+    // Until all workers have ended.
+    let told = onlookers.tell(&stop, config.drain_timeout)?;
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
-    let telling = observed::tell(observed);
     let result = wait_for_all(workers, &stop).await;
     close(&handlers, &stop).await;
-    telling.end().await;
+    told.end().await;
     let at_once = *stop.borrow() == Stop::Now;
     telemetry.flush(if at_once { Duration::ZERO } else { FLUSH_LIMIT }).await;
     result
+}
+
+/// Where a worker's deliveries come from.
+fn source(worker: &WorkerConfig, endpoints: &[Endpoint]) -> Source {
+    let policy = &worker.policy;
+    Source {
+        endpoints: endpoints.to_vec(),
+        queue: policy.queue.to_string(),
+        declare: worker.declare,
+        queue_type: worker.queue_type,
+        prefetch: policy.prefetch,
+        rejects: (policy.dead_letter == DeadLetter::Reject)
+            .then(|| Rejects { exchange: worker.dead_letter_exchange.clone() }),
+    }
 }
 
 /// The endpoint with the one password that can be exchanged, if it came from a file.
@@ -141,14 +112,6 @@ fn sharing(endpoint: Endpoint, password: Option<&Password>) -> Endpoint {
         Some(password) => endpoint.with_password(password.clone()),
         None => endpoint,
     }
-}
-
-/// What the listener will tell about the ledger.
-fn watch(ledger: &SqliteLedger, endpoints: Vec<Endpoint>, access: Access) -> Watched {
-    let watched = Watched::new(Arc::new(ledger.reader()), endpoints, access);
-    let commits = watched.commits();
-    ledger.watch_commits(move |commit| commits.add(commit.messages, commit.took));
-    watched
 }
 
 /// Ends what the handlers keep running: gently, unless the end is to come at once.
@@ -221,94 +184,6 @@ pub(in crate::cli) fn endpoint(broker: &BrokerConfig, url: &BrokerUrl) -> Result
         Some(password) => endpoint.with_password(password.expose()),
         None => endpoint,
     })
-}
-
-/// A handler before the ledger is open.
-enum Prepared {
-    Claimed(Arc<dyn Handler>),
-    Sql(sql::Files),
-}
-
-/// All handlers, each known to be set up so that it can start; every one that is not is reported.
-async fn handlers(workers: &[WorkerConfig]) -> Result<Vec<Prepared>, Failure> {
-    let mut handlers = Vec::new();
-    let mut problems = Vec::new();
-    for worker in workers {
-        let prepared = handler(&worker.handler);
-        if let Ok(Prepared::Claimed(handler)) = &prepared {
-            problems.extend(handler.check().await.err());
-        }
-        match prepared {
-            Ok(prepared) => handlers.push(prepared),
-            Err(why) => problems.push(why),
-        }
-    }
-    if problems.is_empty() { Ok(handlers) } else { Err(Failure::usage(problems.join("; "))) }
-}
-
-/// Whether each handler is set up so that it can start.
-///
-/// # Errors
-///
-/// As a usage failure, everything that is not.
-pub(in crate::cli) async fn check(workers: &[WorkerConfig]) -> Result<(), Failure> {
-    handlers(workers).await.map(drop)
-}
-
-/// Whether one handler could start now, as far as that can be seen from outside. An SQL file is only read:
-/// it takes the ledger to judge its statements.
-///
-/// # Errors
-///
-/// One sentence: what is missing and what to do.
-pub(in crate::cli) async fn probe(config: &HandlerConfig) -> Result<(), String> {
-    match handler(config)? {
-        Prepared::Sql(_) => Ok(()),
-        Prepared::Claimed(handler) => {
-            handler.check().await?;
-            handler.probe().await
-        }
-    }
-}
-
-/// The handlers with the ledger they may write through.
-async fn within(ledger: &Arc<SqliteLedger>, prepared: Vec<Prepared>) -> Result<Vec<Handling>, Failure> {
-    let mut handlers = Vec::new();
-    for prepared in prepared {
-        handlers.push(match prepared {
-            Prepared::Claimed(handler) => Handling::Claimed(handler),
-            Prepared::Sql(files) => Handling::Transactional(Arc::new(files.effects(ledger.clone()).await?)),
-        });
-    }
-    Ok(handlers)
-}
-
-fn handler(config: &HandlerConfig) -> Result<Prepared, String> {
-    let handler: Arc<dyn Handler> = match config {
-        HandlerConfig::Log => Arc::new(Log::new(observed::stdout())),
-        HandlerConfig::Sql(sql) => return Ok(Prepared::Sql(sql::Files::read(sql)?)),
-        HandlerConfig::Exec(exec) => {
-            let command: Vec<String> = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();
-            Arc::new(Exec::new(&command, exec.timeout, exec.kill_grace, exec.exit_codes))
-        }
-        HandlerConfig::Pipe(pipe) => Arc::new(Pipe::new(PipeOptions {
-            program: pipe.program.clone(),
-            args: pipe.args.clone(),
-            timeout: pipe.timeout,
-            kill_grace: pipe.kill_grace,
-            children: pipe.children.into(),
-            in_flight: pipe.in_flight.into(),
-            framing: pipe.framing,
-        })),
-        HandlerConfig::Http(http) => Arc::new(Http::new(&HttpOptions {
-            url: http.url.expose(),
-            headers: http.headers.expose(),
-            bearer_token_file: http.bearer_token_file.as_deref(),
-            signature_secret_file: http.signature_secret_file.as_deref(),
-            timeout: http.timeout,
-        })?),
-    };
-    Ok(Prepared::Claimed(handler))
 }
 
 /// The first SIGTERM (a supervisor's) or SIGINT (a terminal's) asks for a drain, the second for the
