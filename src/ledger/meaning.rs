@@ -67,11 +67,12 @@ pub fn iso(ms: Millis) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::ledger::FailedAttempt;
 
-    fn row(state: State, attempts: u32, failed: &[u32]) -> Row {
+    /// In that state, with those failed attempts on record.
+    pub(crate) fn row(state: State, attempts: u32, failed: &[u32]) -> Row {
         let failure = |attempt: &u32| FailedAttempt {
             attempt: *attempt,
             ended_ms: 0,

@@ -44,31 +44,7 @@ pub(super) fn failures(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::FailedAttempt;
-
-    fn row(state: State, attempts: u32, failed: &[u32]) -> Row {
-        let failure = |attempt: &u32| FailedAttempt {
-            attempt: *attempt,
-            ended_ms: 0,
-            ran_ms: Some(1500),
-            error: "no\nmoney".into(),
-        };
-        Row {
-            scope: "orders".into(),
-            message_id: "a".into(),
-            state,
-            attempts,
-            duplicates: 0,
-            owner: Some("host-1-x".into()),
-            owner_alive: false,
-            first_seen_ms: 0,
-            updated_ms: 0,
-            last_duplicate_ms: None,
-            next_attempt_ms: None,
-            last_error: None,
-            failures: failed.iter().map(failure).collect(),
-        }
-    }
+    use crate::ledger::meaning::tests::row;
 
     #[test]
     fn a_failures_lines_stand_under_each_other() {
