@@ -29,7 +29,10 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-use crate::worker::{Stop, signs::Signs};
+use crate::worker::{
+    Stop,
+    signs::{Shown, Signs},
+};
 
 use self::{socket::Socket, status::Clock};
 
@@ -140,7 +143,6 @@ impl Notifier {
         });
     }
 
-    /// A reload would be told here as well: `RELOADING=1` with the monotonic time, then `READY=1` again.
     async fn tell(&mut self, mut stop: watch::Receiver<Stop>, drain_limit: Duration) {
         self.say(&NotifyState::Ready);
         let mut look = every(LOOK);
@@ -176,7 +178,9 @@ impl Notifier {
     }
 
     fn beat(&mut self, now: Instant) {
-        if self.workers.iter().all(|worker| worker.signs.shown().stuck(now).is_none()) {
+        // One that shows no turns at all is not known to be alive.
+        let turns = |shown: &Shown| shown.ended || shown.turned.is_some() && shown.stuck(now).is_none();
+        if self.workers.iter().all(|worker| turns(&worker.signs.shown())) {
             self.say(&NotifyState::Watchdog);
         }
     }

@@ -1,12 +1,14 @@
 //! `ackonce run`: its flags, and what a worker is started with.
 
+mod observed;
+mod reload;
 pub(super) mod serve;
 
 use std::{ffi::OsString, fmt};
 
 use clap::Args;
 
-use super::Failure;
+use super::{Failure, logging};
 use crate::{
     config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig},
     handler,
@@ -249,16 +251,18 @@ impl fmt::Debug for RunArgs {
     }
 }
 
-/// Runs the workers of a configuration until they are told to stop.
+/// Runs the workers that these flags, the environment and the file configure until they are told to stop.
 ///
 /// # Errors
 ///
-/// Why they could not start or go on.
-pub async fn execute(config: Config) -> Result<(), Failure> {
+/// What is wrong with the configuration; why they could not start or go on.
+pub async fn execute(args: RunArgs) -> Result<(), Failure> {
+    let config = args.config()?;
+    logging::follow_file(config.log_level.clone());
     for worker in &config.workers {
         log_effective(&config, worker);
     }
-    serve::serve(config).await
+    serve::serve(config, args).await
 }
 
 /// One line with what this worker goes by; a command's arguments may hold secrets and are only counted.

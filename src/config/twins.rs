@@ -93,8 +93,9 @@ pub(super) const TWINS: &[Twin] = &[
     twin("multiplier", "ACKONCE_MULTIPLIER", At::Retry, "multiplier"),
     twin("max-interval", "ACKONCE_MAX_INTERVAL", At::Retry, "max_interval"),
     twin("jitter", "ACKONCE_JITTER", At::Retry, "jitter"),
-    // Read with the command line; here so that the name is known.
+    // Read with the command line; here so that the names are known.
     twin("log-level", "ACKONCE_LOG_LEVEL", At::CommandLine, "log_level"),
+    twin("log-format", "ACKONCE_LOG_FORMAT", At::CommandLine, "log_format"),
 ];
 
 /// What a handler finds in its environment; a worker started from within one inherits it.

@@ -53,7 +53,12 @@ pub const STACK_IS_OURS: &str = "ACKONCE_STACK_SET";
 /// By these a supervisor is told things of us, and of nobody else.
 const SUPERVISOR_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// Takes our own settings and secrets out of what the child inherits.
+/// By OpenTelemetry's convention for traces in an environment.
+pub(super) const TRACEPARENT: &str = "TRACEPARENT";
+pub(super) const TRACESTATE: &str = "TRACESTATE";
+
+/// Takes our own settings and secrets, and the trace that the worker itself may be part of, out of what the
+/// child inherits.
 pub(super) fn remove_our_settings(command: &mut Command) {
     if std::env::var_os(STACK_IS_OURS).is_some() {
         command.env_remove(STACK_VARIABLE);
@@ -61,6 +66,7 @@ pub(super) fn remove_our_settings(command: &mut Command) {
     SUPERVISOR_VARIABLES.into_iter().for_each(|name| {
         command.env_remove(name);
     });
+    command.env_remove(TRACEPARENT).env_remove(TRACESTATE);
     for (name, _) in std::env::vars_os() {
         if name == "AMQP_URL" || name.as_encoded_bytes().starts_with(b"ACKONCE_") {
             command.env_remove(&name);

@@ -13,8 +13,7 @@ pub(super) fn unhealthy(workers: &[WatchedWorker], now: Instant) -> Vec<String> 
 /// A sentence for each thing that keeps a worker from its work; none if all work.
 pub(super) fn unready(workers: &[WatchedWorker], now: Instant) -> Vec<String> {
     let reasons = |worker: &WatchedWorker| -> Vec<String> {
-        let hindrances = worker.signs.shown().hindrances(now);
-        hindrances.iter().map(|hindrance| said(worker, &hindrance.said_at(now))).collect()
+        worker.signs.shown().not_working(now).iter().map(|reason| said(worker, reason)).collect()
     };
     workers.iter().flat_map(reasons).collect()
 }

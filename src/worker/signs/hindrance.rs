@@ -53,6 +53,11 @@ impl Shown {
         .flatten()
         .collect()
     }
+
+    /// The same as sentences of this moment.
+    pub fn not_working(&self, now: Instant) -> Vec<String> {
+        self.hindrances(now).iter().map(|hindrance| hindrance.said_at(now)).collect()
+    }
 }
 
 impl Hindrance {
@@ -82,10 +87,6 @@ mod tests {
         Shown { turned: Some(Instant::now()), no_session: None, ..Signs::new(|_, _| {}).shown() }
     }
 
-    fn said(shown: &Shown, now: Instant) -> Vec<String> {
-        shown.hindrances(now).iter().map(|hindrance| hindrance.said_at(now)).collect()
-    }
-
     #[test]
     fn a_loop_that_turns_is_well_and_one_that_does_not_is_stuck() {
         let well = shown();
@@ -101,27 +102,27 @@ mod tests {
     fn each_hindrance_is_one_sentence() {
         let well = shown();
         let now = well.turned.unwrap();
-        assert_eq!(said(&well, now), Vec::<String>::new());
+        assert_eq!(well.not_working(now), Vec::<String>::new());
         let since = now - Duration::from_secs(3);
         let away = |why: &str| Some(Away { since, why: why.to_owned() });
         let lost = BrokerError::new(Kind::Lost, "lost").to_string();
         let ill = Shown { no_session: away(&lost), ledger: away("full"), handler: away("gone"), ..well };
         assert_eq!(
-            said(&ill, now),
+            ill.not_working(now),
             [
                 "no session with the broker for 3 s: lost",
                 "paused by its ledger for 3 s: full",
                 "paused because its handler cannot start for 3 s: gone"
             ]
         );
-        assert_eq!(said(&Shown { ended: true, ..ill.clone() }, now), ["ended"]);
+        assert_eq!((Shown { ended: true, ..ill.clone() }).not_working(now), ["ended"]);
         let draining = Shown { draining: true, ledger: None, handler: None, ..ill };
-        assert_eq!(said(&draining, now), ["draining"]);
+        assert_eq!(draining.not_working(now), ["draining"]);
     }
 
     #[test]
     fn before_its_first_session_a_worker_is_not_ready() {
-        let reasons = said(&Signs::new(|_, _| {}).shown(), Instant::now());
+        let reasons = Signs::new(|_, _| {}).shown().not_working(Instant::now());
         assert_eq!(reasons, ["no session with the broker for 0 s: still connecting"]);
     }
 }
