@@ -59,7 +59,8 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
     let listener = config.listen.map(Listener::bind).transpose().map_err(Failure::failed)?;
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
-    tokio::spawn(hangups.answer(args, password, stop.clone()));
+    let (reload, reloading) = watch::channel(false);
+    tokio::spawn(hangups.answer(args, password, stop.clone(), reload));
     let ledger = Arc::new(ledger::open(&config.ledger).await?);
     let handlers = within(&ledger, prepared).await?;
     let telemetry = Telemetry::from_env();
@@ -114,7 +115,8 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
         _ => None,
     };
     let drain_limit = config.drain_timeout + DRAIN_REST;
-    let notifying = supervisor.map(|supervisor| supervisor.start(told, stop.subscribe(), drain_limit));
+    let start = |supervisor: Supervisor| supervisor.start(told, stop.subscribe(), reloading, drain_limit);
+    let notifying = supervisor.map(start);
     let _notifying = notifying.transpose().map_err(Failure::failed)?;
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
