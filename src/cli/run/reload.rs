@@ -38,12 +38,13 @@ impl Hangups {
     }
 
     /// Answers each with a look at the configuration that `args` name, for ever. `password` is the one in use, if
-    /// it came from a file.
+    /// it came from a file. `reloading` is true meanwhile.
     pub(super) async fn answer(
         mut self,
         args: RunArgs,
         password: Option<Password>,
         stop: Arc<watch::Sender<Stop>>,
+        reloading: watch::Sender<bool>,
     ) {
         let args = Arc::new(args);
         while self.signal.recv().await.is_some() {
@@ -54,11 +55,13 @@ impl Hangups {
                 continue;
             }
             let again = args.clone();
+            reloading.send_replace(true);
             match spawn_blocking(move || again.config()).await {
                 Ok(Ok(config)) => take_over(&config, password.as_ref()),
                 Ok(Err(problems)) => refuse(&problems),
                 Err(panic) => error!("the configuration cannot be read again: {panic}"),
             }
+            reloading.send_replace(false);
         }
     }
 }

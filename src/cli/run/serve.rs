@@ -48,7 +48,8 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
     let door = config.listen.as_ref().map(Door::open).transpose()?;
     let prepared = handlers::prepare(&config.workers).await?;
     let stop = stop_on_signals()?;
-    tokio::spawn(hangups.answer(args, password, stop.clone()));
+    let (reload, reloading) = watch::channel(false);
+    tokio::spawn(hangups.answer(args, password, stop.clone(), reload));
     let ledger = Arc::new(ledger::open(&config.ledger).await?);
     let handlers = handlers::within(&ledger, prepared).await?;
     let telemetry = Telemetry::from_env();
@@ -80,7 +81,7 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
         workers.spawn(async move { (queue, worker.run(stop).await) });
     }
     // Until all workers have ended.
-    let told = onlookers.tell(&stop, config.drain_timeout)?;
+    let told = onlookers.tell(&stop, reloading, config.drain_timeout)?;
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));

@@ -87,8 +87,8 @@ impl Onlookers {
     ) -> Result<ToldAll, Failure> {
         let listening = self.http.map(|(listener, watched)| listener.start(watched));
         let limit = drain_timeout + DRAIN_REST;
-        let notifying =
-            self.supervisor.map(|supervisor| supervisor.start(self.told, stop.subscribe(), limit));
+        let start = |supervisor: Supervisor| supervisor.start(self.told, stop.subscribe(), reloading, limit);
+        let notifying = self.supervisor.map(start);
         Ok(ToldAll {
             _listening: listening.transpose().map_err(Failure::failed)?,
             _notifying: notifying.transpose().map_err(Failure::failed)?,
