@@ -8,6 +8,7 @@
 //! - [`raw`]: the least that a consumer can do, to measure against.
 //! - [`route`]: where a queue's rejected messages go.
 //! - [`session`]: consuming a queue, from the first delivery to the last ack.
+//! - [`password`]: one that can be exchanged while it is in use.
 //! - [`publisher`]: confirmed publishing, on a connection of its own.
 //! - [`dead_letters`]: looking at dead letters, and taking some.
 //! - [`outlet`]: where copies of messages go: dead letters and delay queues.
@@ -17,6 +18,7 @@ pub mod convert;
 pub mod dead_letters;
 pub mod error;
 pub mod outlet;
+pub mod password;
 pub mod publisher;
 pub mod raw;
 pub mod route;
@@ -29,6 +31,7 @@ pub use connect::Connection;
 pub use dead_letters::{DeadLetters, ReturnLimit};
 pub use error::{BrokerError, Kind};
 pub use outlet::{Destination, Outlet};
+pub use password::Password;
 pub use publisher::{Outgoing, PublishError, Publisher};
 pub use route::Route;
 pub use session::{Declare, Rejects, Session, Source};

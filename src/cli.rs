@@ -3,13 +3,17 @@
 pub mod bench;
 pub mod broker;
 pub mod check;
+pub mod completions;
 pub mod dead;
 pub mod failure;
+pub mod init;
 pub mod ledger;
 pub mod logging;
+pub mod man;
 mod progress;
 pub mod publish;
 pub mod run;
+mod screen;
 mod signals;
 pub mod stack;
 pub mod torture;
@@ -23,16 +27,13 @@ pub use failure::Failure;
 #[command(name = "ackonce", version, about, propagate_version = true)]
 pub struct Cli {
     /// How much is logged to stderr: off, error, warn, info, debug, trace, or a filter such as
-    /// ackonce::worker=debug
-    #[arg(
-        long,
-        global = true,
-        env = "ACKONCE_LOG_LEVEL",
-        hide_env_values = true,
-        default_value = "info",
-        value_name = "LEVEL"
-    )]
-    pub log_level: String,
+    /// ackonce::worker=debug [default: info]
+    #[arg(long, global = true, env = "ACKONCE_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+
+    /// How it is logged: text, or json (one object per line) [default: text]
+    #[arg(long, global = true, env = "ACKONCE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
+    pub log_format: Option<String>,
 
     #[command(subcommand)]
     pub command: Command,
@@ -54,6 +55,10 @@ pub enum Command {
     Torture(Box<torture::TortureArgs>),
     /// Publish messages, confirmed by the broker
     Publish(Box<publish::PublishArgs>),
+    /// Print what a shell completes
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write a page for each command
+    Man(man::ManArgs),
 }
 
 /// Two threads: the work is waiting for others, and what computes or blocks has threads of its own.
@@ -80,13 +85,15 @@ impl Command {
     /// What went wrong, with the exit code.
     pub fn execute(self) -> Result<(), Failure> {
         match self {
-            Command::Run(args) => on_runtime(run::execute(args.config()?)),
+            Command::Run(args) => on_runtime(run::execute(*args)),
             Command::Check(args) => on_runtime(check::run(*args)),
             Command::Bench(args) => on_runtime(bench::run(args)),
             Command::Torture(args) => on_runtime(torture::run(*args)),
             Command::Publish(args) => on_runtime(publish::run(*args)),
             Command::Dead(args) => on_runtime(dead::run(*args)),
             Command::Ledger(args) => on_runtime(ledger::run(args)),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! - `file`: the file's text becomes a table;
 //! - `sources`: the file's tables with flags and environment laid over them;
 //! - `section`: reads a table key by key, so that wrong types and unknown keys are problems;
-//! - `broker`, `ledger`, `listen`, `worker`, `retry`, `handler`: one part each, with its defaults and relations;
+//! - `broker`, `ledger`, `listen`, `log_level`, `worker`, `retry`, `handler`: one part each, with its defaults and relations;
 //! - `problem`, `secret`: how mistakes are worded, and what is never printed.
 
 mod broker;
@@ -15,6 +15,7 @@ mod file;
 mod handler;
 mod ledger;
 mod listen;
+mod log_level;
 mod problem;
 mod retry;
 mod secret;
@@ -31,6 +32,7 @@ pub use self::{
     handler::{ExecConfig, HandlerConfig, HttpConfig, PipeConfig, SqlConfig},
     ledger::{LedgerConfig, LedgerUrl},
     listen::ListenConfig,
+    log_level::LogLevel,
     problem::{Problem, Problems},
     secret::{BrokerUrl, Secret, SecretPairs, without_credentials},
     worker::WorkerConfig,
@@ -49,6 +51,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// Where the status page, health, readiness and metrics are served; `None`: nowhere.
     pub listen: Option<ListenConfig>,
+    /// The file's; a level given on the command line or in the environment counts more.
+    pub log_level: Option<LogLevel>,
     /// At least one, no two on the same queue. They may share a scope: a key that is done on one
     /// queue is then a duplicate on the other.
     pub workers: Vec<WorkerConfig>,
@@ -74,13 +78,12 @@ impl Config {
         let Sources { top, broker, ledger, workers, only, mut problems } = sources;
         let broker = finish(broker, &mut problems, broker::read);
         let (ledger, retention) = finish(ledger, &mut problems, ledger::read);
-        let (drain_timeout, listen) =
-            finish(top, &mut problems, |top| (drain_timeout(top), listen::read(top)));
+        let (drain_timeout, listen, log_level) = finish(top, &mut problems, read_top);
         let mut workers = read_workers(workers, &retention, &mut problems);
         if let Some(queue) = only {
             workers.retain(|worker| *worker.policy.queue == queue);
         }
-        problems.or(Self { broker, ledger, drain_timeout, listen, workers })
+        problems.or(Self { broker, ledger, drain_timeout, listen, log_level, workers })
     }
 
     /// The same for a command that runs no worker: what concerns workers is neither needed nor judged.
@@ -95,9 +98,13 @@ impl Config {
         let Sources { top, broker, ledger, mut problems, .. } = Sources::gather(flags, environment)?;
         let broker = finish(broker, &mut problems, broker::read);
         let (ledger, _) = finish(ledger, &mut problems, ledger::read);
-        finish(top, &mut problems, |top| (drain_timeout(top), listen::read(top)));
+        finish(top, &mut problems, read_top);
         problems.or((broker, ledger))
     }
+}
+
+fn read_top(top: &mut Section) -> (Duration, Option<ListenConfig>, Option<LogLevel>) {
+    (drain_timeout(top), listen::read(top), log_level::read(top))
 }
 
 fn drain_timeout(top: &mut Section) -> Duration {

@@ -15,7 +15,10 @@ pub use function::{Function, function};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::{key::Key, message::Message};
+use crate::{
+    key::Key,
+    message::{Message, TraceContext},
+};
 
 /// Does the user's work for one message.
 ///
@@ -85,6 +88,15 @@ pub struct Work {
     pub interrupted: bool,
     /// Turns true at the drain deadline.
     pub stop: watch::Receiver<bool>,
+    /// This run as a step of its trace, if such steps are recorded.
+    pub span: Option<TraceContext>,
+}
+
+impl Work {
+    /// What the user's work belongs to: this run's own step if there is one, else what the message's sender named.
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        self.span.clone().or_else(|| TraceContext::of(&self.message.properties))
+    }
 }
 
 /// What a handler says about one run.

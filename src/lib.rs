@@ -29,7 +29,7 @@
 //!
 //! # The map
 //!
-//! Arrows point one way: `main → cli → listen → worker → {broker, ledger, handler} → {key, message}`.
+//! Arrows point one way: `main → cli → {listen, notify, telemetry} → worker → {broker, ledger, handler} → {key, message}`.
 //!
 //! - [`message`]: what a delivery carries; no broker library's types.
 //! - [`key`]: what identifies a message, and where that is taken from.
@@ -40,6 +40,8 @@
 //! - `secret_file`: a secret in a file, read again when it changes.
 //! - [`config`]: file, environment and flags become one validated configuration.
 //! - [`listen`]: health, readiness and metrics over HTTP.
+//! - [`notify`]: what a supervisor such as systemd is told.
+//! - [`telemetry`]: spans for OpenTelemetry (the cargo feature `otel`).
 //! - [`cli`]: one file per subcommand.
 //! - [`crash_point`]: named moments at which a test makes the process die; nothing in what is shipped.
 
@@ -55,7 +57,9 @@ pub mod key;
 pub mod ledger;
 pub mod listen;
 pub mod message;
+pub mod notify;
 mod secret_file;
+pub mod telemetry;
 pub mod worker;
 
 pub use handler::{Handler, Verdict, Work};

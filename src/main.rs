@@ -8,7 +8,7 @@ use std::{
 };
 
 use ackonce::{
-    cli::{Cli, Failure, logging, stack},
+    cli::{Cli, Failure, init, logging, stack},
     config::without_credentials,
 };
 use clap::Parser;
@@ -16,11 +16,10 @@ use clap::Parser;
 fn main() -> ExitCode {
     stack::deepen();
     logging::init_panics();
-    match run() {
+    match init::run().map_or_else(run, |code| code.map(ExitCode::from)) {
         Ok(code) => code,
         Err(failure) => {
-            // A closed stderr is no reason to panic.
-            let _ = writeln!(io::stderr(), "ackonce: {}", failure.message);
+            logging::last_words(&failure);
             ExitCode::from(failure.code)
         }
     }
@@ -40,7 +39,7 @@ fn run() -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    logging::init(&cli.log_level)?;
+    logging::init(cli.log_level.as_deref(), cli.log_format.as_deref())?;
     cli.command.execute()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,9 @@
 //! What a delivery carries, in our own words: no broker library's type appears here.
 
+mod trace_context;
 mod value;
 
+pub use trace_context::TraceContext;
 pub use value::{Table, Value, table_json};
 
 /// One message as it came from the broker, immutable and shared between a delivery's copies of it.

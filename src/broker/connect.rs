@@ -6,6 +6,7 @@
 
 mod dial;
 mod greet;
+mod tls;
 
 use std::{
     fmt,
@@ -193,11 +194,11 @@ impl Drop for Connection {
 }
 
 async fn connect_one(endpoint: &Endpoint, purpose: &str) -> Result<Connection, BrokerError> {
-    let tls = dial::tls_config(endpoint)?;
+    let files = tls::config(endpoint)?;
     let mut errors = Vec::new();
     for address in dial::resolve(endpoint, RESOLVE_TIMEOUT).await? {
         let socket = CutOnDrop(Some(Socket::default()));
-        let dialed = dial::dial(endpoint, address, tls.clone(), properties(purpose), socket).await;
+        let dialed = dial::dial(endpoint, address, files.clone(), properties(purpose), socket).await;
         match dialed {
             Ok((lapin, socket)) => return Ok(watched(lapin, socket, endpoint)),
             // Another address is the same broker or its twin: it would refuse us as well.

@@ -7,6 +7,7 @@ mod parse;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use super::Password;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo, SASLMechanism};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -22,7 +23,7 @@ const SHOWN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.'
 pub struct Endpoint {
     tls: bool,
     user: String,
-    password: String,
+    password: Password,
     host: String,
     port: u16,
     vhost: String,
@@ -59,9 +60,10 @@ impl Endpoint {
         parse::parse(url.trim()).map_err(UriError)
     }
 
-    /// The same endpoint with a password that was given separately; one in the URL is overridden.
+    /// The same endpoint with a password that was given separately; one in the URL is overridden. Clones of one
+    /// [`Password`] stay the same one.
     #[must_use]
-    pub fn with_password(mut self, password: impl Into<String>) -> Self {
+    pub fn with_password(mut self, password: impl Into<Password>) -> Self {
         self.password = password.into();
         self
     }
@@ -126,7 +128,7 @@ impl Endpoint {
         AMQPUri {
             scheme: if self.tls { AMQPScheme::AMQPS } else { AMQPScheme::AMQP },
             authority: AMQPAuthority {
-                userinfo: AMQPUserInfo { username: self.user.clone(), password: self.password.clone() },
+                userinfo: AMQPUserInfo { username: self.user.clone(), password: self.password.text() },
                 host: self.host.clone(),
                 port: self.port,
             },

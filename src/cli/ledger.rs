@@ -98,7 +98,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// A usage failure if there is no ledger; a failure if it cannot be read or the key is not there.
 pub async fn run(args: LedgerArgs) -> Result<(), Failure> {
-    let LedgerConfig { url: LedgerUrl::Sqlite(path), retention } = args.config(args.older_than())?;
+    let LedgerConfig { url: LedgerUrl::Sqlite(path), retention, .. } = args.config(args.older_than())?;
     let configured = args.config(&[])?.retention;
     if std::fs::metadata(&path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
         return Err(Failure::usage(format!(

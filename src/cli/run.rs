@@ -1,12 +1,14 @@
 //! `ackonce run`: its flags, and what a worker is started with.
 
+mod observed;
+mod reload;
 pub(super) mod serve;
 
 use std::{ffi::OsString, fmt};
 
 use clap::Args;
 
-use super::Failure;
+use super::{Failure, logging};
 use crate::{
     config::{Config, HandlerConfig, LedgerUrl, Problems, WorkerConfig},
     handler,
@@ -40,6 +42,10 @@ pub struct RunArgs {
     /// How long the ledger remembers a message [env: ACKONCE_RETENTION] [default: 7d]
     #[arg(long, value_name = "TIME")]
     retention: Option<String>,
+    /// Run although the ledger is on a network file system, where locks may not hold
+    /// [env: ACKONCE_ALLOW_NETWORK_FILE_SYSTEM=true]
+    #[arg(long)]
+    allow_network_file_system: bool,
     /// Time for running handlers at a shutdown [env: ACKONCE_DRAIN_TIMEOUT] [default: 25s]
     #[arg(long, value_name = "TIME")]
     drain_timeout: Option<String>,
@@ -193,7 +199,7 @@ impl RunArgs {
     /// Every flag with the values that it was given; none if it was not.
     pub(super) fn flags(&self) -> Vec<(&'static str, Vec<String>)> {
         let one = |value: &Option<String>| value.iter().cloned().collect();
-        let log = if self.log { vec!["true".to_owned()] } else { Vec::new() };
+        let on = |given: bool| if given { vec!["true".to_owned()] } else { Vec::new() };
         vec![
             ("config", one(&self.config)),
             ("url", self.url.clone()),
@@ -201,6 +207,7 @@ impl RunArgs {
             ("heartbeat", one(&self.heartbeat)),
             ("ledger", one(&self.ledger)),
             ("retention", one(&self.retention)),
+            ("allow-network-file-system", on(self.allow_network_file_system)),
             ("drain-timeout", one(&self.drain_timeout)),
             ("listen", one(&self.listen)),
             ("listen-token-file", one(&self.listen_token_file)),
@@ -219,7 +226,7 @@ impl RunArgs {
             ("http-signature-secret-file", one(&self.http_signature_secret_file)),
             ("sql", one(&self.sql)),
             ("sql-schema", one(&self.sql_schema)),
-            ("log", log),
+            ("log", on(self.log)),
             ("key", self.key.clone()),
             ("scope", one(&self.scope)),
             ("on-missing-key", one(&self.on_missing_key)),
@@ -252,16 +259,18 @@ impl fmt::Debug for RunArgs {
     }
 }
 
-/// Runs the workers of a configuration until they are told to stop.
+/// Runs the workers that these flags, the environment and the file configure until they are told to stop.
 ///
 /// # Errors
 ///
-/// Why they could not start or go on.
-pub async fn execute(config: Config) -> Result<(), Failure> {
+/// What is wrong with the configuration; why they could not start or go on.
+pub async fn execute(args: RunArgs) -> Result<(), Failure> {
+    let config = args.config()?;
+    logging::follow_file(config.log_level.clone());
     for worker in &config.workers {
         log_effective(&config, worker);
     }
-    serve::serve(config).await
+    serve::serve(config, args).await
 }
 
 /// One line with what this worker goes by; a command's arguments may hold secrets and are only counted.

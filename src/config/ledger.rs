@@ -10,6 +10,8 @@ pub struct LedgerConfig {
     pub url: LedgerUrl,
     /// Longer than the longest way a message can take through its attempts.
     pub retention: Duration,
+    /// A worker runs although locks may not hold where the ledger is.
+    pub allow_network_file_system: bool,
 }
 
 /// A ledger by its kind.
@@ -34,7 +36,9 @@ pub(super) fn read(ledger: &mut Section) -> (LedgerConfig, Given<Duration>) {
         said: format!("{}: retention (default 7d)", ledger.place()),
     });
     let url = url.unwrap_or_else(|| LedgerUrl::Sqlite(PATH_DEFAULT.into()));
-    (LedgerConfig { url, retention: retention.value }, retention)
+    let allowed = ledger.switch("allow_network_file_system", "expected true or false");
+    let allow_network_file_system = allowed.is_some_and(|allowed| allowed.value);
+    (LedgerConfig { url, retention: retention.value, allow_network_file_system }, retention)
 }
 
 fn url(ledger: &mut Section, given: &Given<String>) -> Option<LedgerUrl> {

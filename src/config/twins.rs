@@ -45,6 +45,12 @@ pub(super) const TWINS: &[Twin] = &[
     twin("heartbeat", "ACKONCE_HEARTBEAT", At::Broker, "heartbeat"),
     twin("ledger", "ACKONCE_LEDGER", At::Ledger, "url"),
     twin("retention", "ACKONCE_RETENTION", At::Ledger, "retention"),
+    twin(
+        "allow-network-file-system",
+        "ACKONCE_ALLOW_NETWORK_FILE_SYSTEM",
+        At::Ledger,
+        "allow_network_file_system",
+    ),
     twin("listen", "ACKONCE_LISTEN", At::Top, "listen"),
     twin("listen-token-file", "ACKONCE_LISTEN_TOKEN_FILE", At::Top, "listen_token_file"),
     twin("listen-host", "ACKONCE_LISTEN_HOST", At::Top, "listen_host"),
@@ -87,8 +93,9 @@ pub(super) const TWINS: &[Twin] = &[
     twin("multiplier", "ACKONCE_MULTIPLIER", At::Retry, "multiplier"),
     twin("max-interval", "ACKONCE_MAX_INTERVAL", At::Retry, "max_interval"),
     twin("jitter", "ACKONCE_JITTER", At::Retry, "jitter"),
-    // Read with the command line; here so that the name is known.
+    // Read with the command line; here so that the names are known.
     twin("log-level", "ACKONCE_LOG_LEVEL", At::CommandLine, "log_level"),
+    twin("log-format", "ACKONCE_LOG_FORMAT", At::CommandLine, "log_format"),
 ];
 
 /// What a handler finds in its environment; a worker started from within one inherits it.

@@ -27,6 +27,7 @@ use endpoint::Endpoint;
 use request::StaticHeaders;
 use signature::SigningKeys;
 
+pub(crate) use answer::causes;
 pub use endpoint::shown;
 
 /// What to post to, and how.
@@ -112,6 +113,16 @@ impl fmt::Debug for Http {
     }
 }
 
+/// A client for requests of this process's own to another URL: the same trust, no proxies, no redirects.
+///
+/// # Errors
+///
+/// What is wrong with the URL, without any part of it.
+#[cfg(feature = "otel")]
+pub(crate) fn client_for(url: &str, limit: Duration) -> Result<Client, String> {
+    client(&Endpoint::parse(url)?, limit)
+}
+
 /// Everything that could send a request again, elsewhere or otherwise is switched off.
 ///
 /// What stays is hyper's own: a request that met a closed pooled connection before a byte of it was
@@ -131,7 +142,7 @@ fn client(endpoint: &Endpoint, limit: Duration) -> Result<Client, String> {
         // Without this, the system's certificates would be needed for plain HTTP.
         None => builder.tls_backend_preconfigured(endpoint::trusting_nobody()?),
     };
-    builder.build().map_err(|error| format!("http: {}", answer::causes(&error)))
+    builder.build().map_err(|error| format!("http: {}", causes(&error)))
 }
 
 fn connect_timeout(limit: Duration) -> Duration {
@@ -175,9 +186,7 @@ impl Spec {
             Ok(request) => request,
             // Only what the message brought can be wrong here.
             Err(error) => {
-                return Verdict::GiveUp {
-                    error: format!("no request can hold it: {}", answer::causes(&error)),
-                };
+                return Verdict::GiveUp { error: format!("no request can hold it: {}", causes(&error)) };
             }
         };
         let deadline = Instant::now() + self.timeout;
@@ -191,10 +200,10 @@ impl Spec {
             // The verdict is known by now, so no stop can change it.
             Ok(Ok(response)) => answer::verdict(response, deadline).await,
             Ok(Err(error)) if error.is_connect() => {
-                Verdict::CannotStart { error: self.endpoint.unreachable(&answer::causes(&error)) }
+                Verdict::CannotStart { error: self.endpoint.unreachable(&causes(&error)) }
             }
             Ok(Err(error)) => Verdict::Retry {
-                error: format!("no answer from {}: {}", self.endpoint, answer::causes(&error)),
+                error: format!("no answer from {}: {}", self.endpoint, causes(&error)),
                 after: None,
             },
             Err(_) => {

@@ -50,11 +50,23 @@ pub const STACK_VARIABLE: &str = "RUST_MIN_STACK";
 /// Set beside it if it was set by us.
 pub const STACK_IS_OURS: &str = "ACKONCE_STACK_SET";
 
-/// Takes our own settings and secrets out of what the child inherits.
+/// By these a supervisor is told things of us, and of nobody else.
+const SUPERVISOR_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
+
+/// By OpenTelemetry's convention for traces in an environment.
+pub(super) const TRACEPARENT: &str = "TRACEPARENT";
+pub(super) const TRACESTATE: &str = "TRACESTATE";
+
+/// Takes our own settings and secrets, and the trace that the worker itself may be part of, out of what the
+/// child inherits.
 pub(super) fn remove_our_settings(command: &mut Command) {
     if std::env::var_os(STACK_IS_OURS).is_some() {
         command.env_remove(STACK_VARIABLE);
     }
+    SUPERVISOR_VARIABLES.into_iter().for_each(|name| {
+        command.env_remove(name);
+    });
+    command.env_remove(TRACEPARENT).env_remove(TRACESTATE);
     for (name, _) in std::env::vars_os() {
         if name == "AMQP_URL" || name.as_encoded_bytes().starts_with(b"ACKONCE_") {
             command.env_remove(&name);

@@ -7,9 +7,12 @@
 
 mod apply;
 mod drain;
+mod finish;
 mod flow;
+mod group;
 mod intake;
 mod publish;
+mod words;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -22,20 +25,14 @@ use tokio::time::Instant;
 use tracing::{error, info};
 
 use crate::{
-    handler::Verdict,
-    key::{Fingerprint, Key},
-    ledger::{
-        Applied, Apply, Claim, ClaimRequest, Ending, Finish, Finished, LedgerError, Millis, Origin, Ticket,
-    },
-    message::{Delivery, Message, Receipt, SessionId, Settlement},
+    key::Key,
+    ledger::LedgerError,
+    message::{Receipt, Settlement},
 };
 
-use super::{
-    decide::Reason,
-    outage::Outage,
-    outcome::{Counts, Outcome},
-    policy::Policy,
-};
+use super::{outage::Outage, outcome::Counts, policy::Policy};
+use group::{Arrival, Group, Phase, Then};
+pub use words::{Command, Event, Letter, Purpose, Run};
 
 /// Batches of claims (and of finishes) under way, at most: while one is written the next one already waits, so
 /// that neither the ledger nor the worker waits for the other.
@@ -44,71 +41,6 @@ const BATCHES_MAX: usize = 2;
 slotmap::new_key_type! {
     /// Names a group; never used twice.
     pub struct GroupId;
-}
-
-/// What happened.
-#[derive(Debug)]
-pub enum Event {
-    SessionOpened(SessionId),
-    SessionEnded,
-    Delivered(Vec<Delivery>),
-    Claimed(Vec<GroupId>, Result<Vec<Claim>, LedgerError>),
-    Applied(Vec<GroupId>, Result<Vec<Applied>, LedgerError>),
-    Ran(GroupId, Verdict),
-    Finished(Vec<GroupId>, Result<Vec<Finished>, LedgerError>),
-    /// The copy is confirmed by the broker, or why not.
-    Published(GroupId, Result<(), String>),
-    /// The handler could start now, or why not.
-    Probed(Result<(), String>),
-    /// A requested stop: start nothing more.
-    Drain,
-    /// The time that [`Core::next_wake`] named has come.
-    Wake,
-}
-
-/// What is to be done.
-#[derive(Debug)]
-pub enum Command {
-    Claim(Vec<GroupId>, Vec<ClaimRequest>),
-    /// Claim, run and finish in one, for a handler that writes through the ledger.
-    Apply(Vec<GroupId>, Vec<Apply>),
-    Run(GroupId, Run),
-    Finish(Vec<GroupId>, Vec<Finish>),
-    Settle(Vec<(Receipt, Settlement)>),
-    Publish(GroupId, Letter),
-    Probe,
-    /// Nothing more can be done: end with this error.
-    Fail(LedgerError),
-}
-
-/// One run of the handler.
-#[derive(Debug)]
-pub struct Run {
-    pub message: Arc<Message>,
-    pub key: Key,
-    pub attempt: u32,
-    pub interrupted: bool,
-}
-
-/// One message that goes on as a copy of its own, confirmed before the original is acked.
-#[derive(Clone, Debug)]
-pub struct Letter {
-    pub purpose: Purpose,
-    pub message: Arc<Message>,
-    pub key: Option<Key>,
-    pub error: String,
-    /// The attempt that has just ended; 0 for a message that was never claimed.
-    pub attempt: u32,
-    pub first_seen: Option<Millis>,
-}
-
-/// What a copy is published for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To lie in the dead-letter queue.
-    Dead(Reason),
-    /// To wait in a delay queue for so long, then come back.
-    Delay(Duration),
 }
 
 /// See the module.
@@ -142,66 +74,6 @@ pub struct Core {
     now: Instant,
     out: Vec<Command>,
     settled: Vec<(Receipt, Settlement)>,
-}
-
-/// All deliveries of one key and body that are here now.
-#[derive(Debug)]
-struct Group {
-    /// `None` for a message without a key, which is only ever dead-lettered.
-    key: Option<Key>,
-    fingerprint: Fingerprint,
-    message: Arc<Message>,
-    /// Of the present session only.
-    receipts: Vec<Receipt>,
-    /// How much is known of where they come from: of several copies, that of the freshest.
-    origin: Origin,
-    /// The same key with another body: they have their turn when this group's fate is known.
-    rivals: Vec<Arrival>,
-    phase: Phase,
-    /// Waits in a row without progress; makes the next one longer.
-    waits: u32,
-    /// How long the handler ran in the attempt that is being finished; `None` if it did not.
-    ran: Option<Duration>,
-    /// A claim of it failed, and may be recorded all the same: nobody else gets the message before we know.
-    unsure: bool,
-}
-
-/// Where a group stands. Each variant says how it is left.
-#[derive(Debug)]
-enum Phase {
-    /// In the line for a slot → `Claiming`; or returned by a drain. Ends with its session, unless it is unsure.
-    Queued,
-    /// → `Running`, `Waiting`, `Publishing`, `Held`, or settled: as a duplicate, or as handled by
-    /// the claim's own transaction.
-    Claiming { copies: usize },
-    /// Another process runs it; a timer → `Queued`.
-    Waiting,
-    /// → `Finishing`, `Publishing`.
-    Running { ticket: Ticket, since: Instant },
-    /// A copy is being published, or (`pause`) waits to be tried again → `Finishing` or settled.
-    Publishing { ticket: Option<Ticket>, purpose: Purpose, error: String, pause: bool, since: Instant },
-    /// → settled, `Held`, `Queued`.
-    Finishing { ticket: Ticket, ending: Ending, then: Then, copies: usize },
-    /// Waits for its next attempt; a timer admits its receipts anew.
-    Held,
-}
-
-/// What follows once a finish is recorded.
-#[derive(Clone, Debug)]
-enum Then {
-    Conclude(Outcome),
-    Hold(Outcome, Duration),
-    Requeue,
-}
-
-/// Deliveries of one message on their way into a group.
-#[derive(Debug)]
-struct Arrival {
-    key: Key,
-    fingerprint: Fingerprint,
-    message: Arc<Message>,
-    origin: Origin,
-    receipts: Vec<Receipt>,
 }
 
 #[derive(Clone, Copy, Debug)]

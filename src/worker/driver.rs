@@ -1,12 +1,10 @@
 //! Carries the state machine's commands out and feeds back what came of them.
 
+mod commands;
 mod copies;
 mod link;
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
-};
+use std::time::Duration;
 
 use futures::{
     FutureExt, StreamExt,
@@ -24,14 +22,14 @@ use tracing::{info, warn};
 use crate::{
     broker::{BrokerError, Session},
     crash_point::{CrashPoint, reach},
-    handler::{Verdict, Work},
-    ledger::{Owner, unix_millis},
+    handler::Verdict,
+    ledger::Owner,
     message::{Delivery, SessionId},
 };
 
+use self::commands::returned;
 use super::{
-    core::{Command, Core, Event, GroupId, Run},
-    handling::Handling,
+    core::{Core, Event, GroupId},
     outage::Outage,
     outcome::Counts,
     run::{Stop, Worker, WorkerError},
@@ -55,8 +53,11 @@ pub(super) struct Driver {
     connecting: OptionFuture<BoxFuture<'static, Result<Session, BrokerError>>>,
     ever_connected: bool,
     broker: Outage,
-    /// Claims, finishes, copies and probes under way.
+    /// Claims, finishes, copies, probes, and runs that do no waiting.
     work: FuturesUnordered<BoxFuture<'static, Event>>,
+    /// Runs that do no waiting, called and not polled yet.
+    brief: Vec<BoxFuture<'static, Event>>,
+    /// All other runs: a task each.
     runs: JoinSet<(GroupId, Verdict)>,
     stop_runs: watch::Sender<bool>,
     /// When handlers are told to stop, once draining.
@@ -77,6 +78,7 @@ impl Driver {
             ever_connected: false,
             broker: Outage::new(Duration::from_millis(200), Duration::from_secs(5)),
             work: FuturesUnordered::new(),
+            brief: Vec::new(),
             runs: JoinSet::new(),
             stop_runs: watch::channel(false).0,
             deadline: None,
@@ -97,7 +99,8 @@ impl Driver {
             }
             let wake = self.core.next_wake();
             let deadline = self.deadline;
-            let beat = self.worker.signs.as_ref().map(|_| Instant::now() + BEAT);
+            let timed = self.worker.signs.as_ref().filter(|signs| signs.is_timed());
+            let beat = timed.map(|_| Instant::now() + BEAT);
             select! {
                 biased;
                 asked = stop.wait_for(|stop| *stop != if deadline.is_some() { Stop::Drain } else { Stop::No }) => {
@@ -165,106 +168,8 @@ impl Driver {
     fn take_run(&mut self, ran: Result<(GroupId, Verdict), tokio::task::JoinError>) {
         // A run catches its handler's panic, and nobody aborts runs, so there is always a result.
         if let Ok((group, verdict)) = ran {
-            reach(CrashPoint::HandlerReturned);
-            self.take(Event::Ran(group, verdict));
+            self.take(returned(group, verdict));
         }
-    }
-
-    /// Until nothing is left: a run that ends at once is an event by itself, which nobody would wait for.
-    /// What goes to the ledger goes last, so that the finishes of such runs share a transaction with the
-    /// claims of the next ones.
-    fn carry_out_all(&mut self) -> Result<(), WorkerError> {
-        let mut batches = Vec::new();
-        loop {
-            let commands = self.core.submit();
-            if commands.is_empty() {
-                break;
-            }
-            for command in commands {
-                match command {
-                    Command::Claim(..) | Command::Finish(..) | Command::Apply(..) => batches.push(command),
-                    at_once => self.carry_out(at_once)?,
-                }
-            }
-        }
-        batches.into_iter().try_for_each(|batch| self.carry_out(batch))
-    }
-
-    fn carry_out(&mut self, command: Command) -> Result<(), WorkerError> {
-        let ledger = &self.worker.ledger;
-        match command {
-            Command::Claim(groups, requests) => {
-                reach(CrashPoint::ClaimAsked);
-                let claims = ledger.claim(&self.owner, requests, unix_millis());
-                let claims = self.stopwatch(Step::Claim).around(claims);
-                self.work.push(claims.map(|result| Event::Claimed(groups, result)).boxed());
-            }
-            Command::Finish(groups, finishes) => {
-                reach(CrashPoint::FinishAsked);
-                let finished = ledger.finish(&self.owner, finishes, unix_millis());
-                let finished = self.stopwatch(Step::Finish).around(finished);
-                self.work.push(finished.map(|result| Event::Finished(groups, result)).boxed());
-            }
-            Command::Apply(groups, requests) => {
-                reach(CrashPoint::EffectAsked);
-                if let Handling::Transactional(effects) = &self.worker.handler {
-                    let applied = effects.apply(&self.owner, requests, unix_millis());
-                    let applied = self.stopwatch(Step::Apply).around(applied);
-                    self.work.push(applied.map(|result| Event::Applied(groups, result)).boxed());
-                }
-            }
-            Command::Run(group, run) => self.start(group, run),
-            Command::Settle(settlements) => {
-                reach(CrashPoint::AckAsked);
-                if let Some(session) = &mut self.session {
-                    session.settle(settlements);
-                }
-            }
-            Command::Publish(group, letter) => {
-                let (outlet, queue) = (self.worker.outlet.clone(), self.worker.policy.queue.clone());
-                let publish = async move {
-                    let result = copies::publish(&outlet, &letter, &queue).await;
-                    Event::Published(group, result.map_err(|error| error.to_string()))
-                };
-                self.work.push(publish.boxed());
-            }
-            Command::Probe => {
-                let handler = self.worker.handler.clone();
-                self.work.push(async move { Event::Probed(handler.probe().await) }.boxed());
-            }
-            Command::Fail(error) => return Err(WorkerError::Ledger(error)),
-        }
-        Ok(())
-    }
-
-    fn start(&mut self, group: GroupId, run: Run) {
-        let Handling::Claimed(handler) = &self.worker.handler else { return };
-        let work = Work {
-            message: run.message,
-            key: run.key,
-            scope: self.worker.policy.scope.clone(),
-            queue: self.worker.policy.queue.clone(),
-            attempt: run.attempt,
-            interrupted: run.interrupted,
-            stop: self.stop_runs.subscribe(),
-        };
-        reach(CrashPoint::HandlerStarting);
-        let stopwatch = self.stopwatch(Step::Handler);
-        // Called here, not in the task, so that handlers see messages in the order of their claims.
-        let run = catch_unwind(AssertUnwindSafe(|| AssertUnwindSafe(handler.handle(work)).catch_unwind()));
-        let mut run = match run {
-            Ok(run) => run,
-            Err(panic) => return self.take(Event::Ran(group, verdict(Err(panic)))),
-        };
-        // One that does no waiting often has its verdict at once, and needs no task then.
-        if !handler.waits()
-            && let Some(result) = (&mut run).now_or_never()
-        {
-            stopwatch.stop();
-            reach(CrashPoint::HandlerReturned);
-            return self.take(Event::Ran(group, verdict(result)));
-        }
-        self.runs.spawn(stopwatch.around(async move { (group, verdict(run.await)) }));
     }
 
     fn stop(&mut self, asked: Stop) -> Result<(), WorkerError> {
@@ -310,11 +215,6 @@ impl Driver {
             session.close().await;
         }
     }
-}
-
-/// A panic is the handler's failure, and nobody else's.
-fn verdict(result: Result<Verdict, Box<dyn std::any::Any + Send>>) -> Verdict {
-    result.unwrap_or_else(|_| Verdict::Retry { error: "the handler panicked".to_owned(), after: None })
 }
 
 async fn until(at: Option<Instant>) {

@@ -1,5 +1,7 @@
 //! What a worker shows of itself to whoever watches it: written as it works, read at any time.
 
+mod hindrance;
+
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,6 +11,8 @@ use std::{
 use tokio::time::Instant;
 
 use crate::broker::{BrokerError, Kind};
+
+pub use self::hindrance::{Hindrance, STUCK};
 
 use super::{core::Core, outage::Outage};
 
@@ -25,13 +29,15 @@ pub enum Step {
 /// See the module.
 pub struct Signs {
     shown: Mutex<Shown>,
-    took: Box<dyn Fn(Step, Duration) + Send + Sync>,
+    /// `None` if nobody asks how long things take.
+    took: Option<Box<dyn Fn(Step, Duration) + Send + Sync>>,
 }
 
 /// How a worker is at one moment.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// When its loop last turned; at least every second, if it is well. `None` before its first turn.
+    /// When its loop last turned; at least every second, if it is well. `None` before its first turn, and if no
+    /// times are taken.
     pub turned: Option<Instant>,
     /// Messages that are here now, whatever they wait for.
     pub in_flight: usize,
@@ -61,6 +67,11 @@ pub struct Away {
 impl Signs {
     /// `took` is told how long each step lasted, amid the worker's own work: it must be quick.
     pub fn new(took: impl Fn(Step, Duration) + Send + Sync + 'static) -> Self {
+        Self { took: Some(Box::new(took)), ..Self::untimed() }
+    }
+
+    /// No times are taken, and an idle worker does not wake up to show that it is alive.
+    pub fn untimed() -> Self {
         let shown = Shown {
             turned: None,
             in_flight: 0,
@@ -73,17 +84,29 @@ impl Signs {
             ledger: None,
             handler: None,
         };
-        Self { shown: Mutex::new(shown), took: Box::new(took) }
+        Self { shown: Mutex::new(shown), took: None }
+    }
+
+    /// Shows just that.
+    #[cfg(test)]
+    pub(crate) fn showing(shown: Shown) -> Self {
+        Self { shown: Mutex::new(shown), took: None }
     }
 
     pub fn shown(&self) -> Shown {
         self.lock().clone()
     }
 
+    pub(super) fn is_timed(&self) -> bool {
+        self.took.is_some()
+    }
+
     /// Once for each turn of the loop.
     pub(super) fn turned(&self, core: &Core) {
         let mut shown = self.lock();
-        shown.turned = Some(Instant::now());
+        if self.is_timed() {
+            shown.turned = Some(Instant::now());
+        }
         shown.in_flight = core.in_flight();
         shown.held = core.held();
         shown.draining = core.is_draining();
@@ -133,12 +156,15 @@ pub(super) struct Stopwatch(Option<(Arc<Signs>, Step, Instant)>);
 
 impl Stopwatch {
     pub(super) fn start(signs: Option<&Arc<Signs>>, step: Step) -> Self {
+        let signs = signs.filter(|signs| signs.is_timed());
         Self(signs.map(|signs| (signs.clone(), step, Instant::now())))
     }
 
     pub(super) fn stop(self) {
-        if let Some((signs, step, started)) = self.0 {
-            (signs.took)(step, started.elapsed());
+        if let Some((signs, step, started)) = self.0
+            && let Some(took) = &signs.took
+        {
+            took(step, started.elapsed());
         }
     }
 

@@ -122,6 +122,7 @@ fn every_flag_has_a_variable() {
         ("HEARTBEAT", "?"),
         ("LEDGER", "x:y"),
         ("RETENTION", "?"),
+        ("ALLOW_NETWORK_FILE_SYSTEM", "?"),
         ("DRAIN_TIMEOUT", "?"),
         ("QUEUE", "amq.q"),
         ("EXEC", "[1]"),
@@ -148,7 +149,7 @@ fn every_flag_has_a_variable() {
     let setup =
         values.iter().fold(setup, |setup, (name, value)| setup.env(&format!("ACKONCE_{name}"), value));
     let failure = setup.fails();
-    assert!(failure.starts_with("ackonce: 26 problems in the configuration:\n  1. "), "{failure}");
+    assert!(failure.starts_with("ackonce: 27 problems in the configuration:\n  1. "), "{failure}");
     for (name, value) in values {
         assert!(
             failure.contains(&format!(" ACKONCE_{name}=\"{value}\": ")) || name == "LEDGER",

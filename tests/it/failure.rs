@@ -176,7 +176,6 @@ async fn a_forged_death_decides_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expiration_ends_with_the_first_delivery() {
     let world = World::new("expires").await;
-    world.publish_with(b"x", id("a").with_expiration("400".into())).await;
     let worker = world.worker(&[
         "--prefetch",
         "1",
@@ -191,6 +190,9 @@ async fn an_expiration_ends_with_the_first_delivery() {
         "--exec",
         &fails_until(&world, 9),
     ]);
+    // It is delivered long before it expires.
+    worker.until_said("consuming from").await;
+    world.publish_with(b"x", id("a").with_expiration("400".into())).await;
     world.until_state("dead", 1).await;
     world.stop_and_find_nothing_left(worker).await;
     let dead = format!("{}.dead", world.queue);

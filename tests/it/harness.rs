@@ -7,6 +7,7 @@ mod endpoint;
 mod node;
 mod path;
 mod process;
+mod terminal;
 
 use std::{
     fs,
@@ -29,6 +30,7 @@ pub use endpoint::{Endpoint, Reply, Request, answer};
 pub use node::Node;
 pub use path::{Path, Way};
 pub use process::{Process, ackonce, child_pids, children, is_alive};
+pub use terminal::{Terminal, has_colours, seen};
 
 /// How long anything may take that is expected to happen.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -99,6 +101,53 @@ impl World {
         change: impl FnOnce(&mut std::process::Command),
         arguments: &[&str],
     ) -> Process {
+        Process::start(self.command(change, arguments), self.folder.path())
+    }
+
+    /// The same with a terminal as standard error.
+    pub fn worker_on_terminal(
+        &self,
+        change: impl FnOnce(&mut std::process::Command),
+        arguments: &[&str],
+    ) -> (Process, Terminal) {
+        let printed = self.path("printed");
+        let output = fs::File::create(&printed).expect("a file").into();
+        self.start_on_terminal(change, arguments, |_| (output, printed))
+    }
+
+    /// The same with a terminal as standard output and standard error.
+    pub fn worker_on_terminal_alone(&self, arguments: &[&str]) -> (Process, Terminal) {
+        self.start_on_terminal(
+            |_| {},
+            arguments,
+            |device| (device.try_clone().expect("a second handle").into(), self.path("terminal")),
+        )
+    }
+
+    fn start_on_terminal(
+        &self,
+        change: impl FnOnce(&mut std::process::Command),
+        arguments: &[&str],
+        output: impl FnOnce(&std::os::fd::OwnedFd) -> (std::process::Stdio, PathBuf),
+    ) -> (Process, Terminal) {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let record = self.path(&format!("terminal-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+        let (terminal, device) = Terminal::new(&record);
+        let mut command = self.command(
+            |command| {
+                command.env("TERM", "xterm");
+            },
+            arguments,
+        );
+        change(&mut command);
+        (Process::start_with(command, output(&device), (device.into(), record)), terminal)
+    }
+
+    fn command(
+        &self,
+        change: impl FnOnce(&mut std::process::Command),
+        arguments: &[&str],
+    ) -> std::process::Command {
         let mut command = ackonce();
         command
             .args(["run", "--url", &self.url, "--queue", &self.queue])
@@ -108,7 +157,7 @@ impl World {
             .env("ACKONCE_LOG_LEVEL", "debug")
             .current_dir(self.folder.path());
         change(&mut command);
-        Process::start(command, self.folder.path())
+        command
     }
 
     /// A handler that appends its key to the effect file, written as a shell script; `before` and

@@ -94,6 +94,8 @@ pub async fn a_finish_needs_the_right_ticket(bench: &Bench) {
     bench.run(&owner, "a", failed("no")).await;
     let ticket = granted(bench.claim(&owner, "a").await);
     let elsewhere = granted(bench.claim(&owner, "b").await);
+    // The ledger knows the other one too.
+    granted(bench.claim(&other, "c").await);
     let before = bench.row("a").await;
     let wrong = [
         Ticket { attempt: 1, ..ticket.clone() },
@@ -101,14 +103,19 @@ pub async fn a_finish_needs_the_right_ticket(bench: &Bench) {
         Ticket { row: elsewhere.row, ..ticket.clone() },
         Ticket { row: 99, ..ticket.clone() },
     ];
-    for wrong in wrong {
-        assert_eq!(bench.finish(&owner, "a", &wrong, Ending::Done).await, Finished::Lost, "{wrong:?}");
+    for ending in endings() {
+        for wrong in &wrong {
+            let finished = bench.finish(&owner, "a", wrong, ending.clone()).await;
+            assert_eq!(finished, Finished::Lost, "{wrong:?}");
+        }
+        let finished = bench.finish(&other, "a", &ticket, ending.clone()).await;
+        assert_eq!(finished, Finished::Lost, "another owner");
+        let finished = bench.finish(&owner, "b", &ticket, ending.clone()).await;
+        assert_eq!(finished, Finished::Lost, "another key");
+        let ticket = ticket.clone();
+        let finish = Finish { scope: "x".into(), key: key("a"), ticket, ending, copies: 0, ran: None };
+        assert_eq!(bench.finish_as(&owner, finish).await, Finished::Lost, "another scope");
     }
-    assert_eq!(bench.finish(&other, "a", &ticket, Ending::Done).await, Finished::Lost, "another owner");
-    assert_eq!(bench.finish(&owner, "b", &ticket, Ending::Done).await, Finished::Lost, "another key");
-    let finish =
-        Finish { scope: "x".into(), key: key("a"), ticket, ending: Ending::Done, copies: 0, ran: None };
-    assert_eq!(bench.finish_as(&owner, finish).await, Finished::Lost, "another scope");
     assert_eq!(bench.row("a").await, before, "nothing was changed");
 }
 

@@ -4,17 +4,13 @@ use std::{
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
     os::fd::AsFd,
-    path::Path,
     time::Duration,
 };
 
-use lapin::{
-    AsyncTcpStream, ConnectionProperties, ErrorKind, runtime,
-    tcp::{OwnedIdentity, OwnedTLSConfig},
-};
+use lapin::{AsyncTcpStream, ConnectionProperties, ErrorKind, runtime, tcp::OwnedTLSConfig};
 use tokio::{sync::oneshot, time::timeout};
 
-use super::{CONNECT_TIMEOUT, CutOnDrop, HANDSHAKE_TIMEOUT, Socket};
+use super::{CONNECT_TIMEOUT, CutOnDrop, HANDSHAKE_TIMEOUT, Socket, tls};
 use crate::broker::{BrokerError, Endpoint, Kind};
 
 /// The addresses behind the endpoint's host, in the resolver's order.
@@ -40,40 +36,18 @@ pub(super) async fn resolve(endpoint: &Endpoint, limit: Duration) -> Result<Vec<
     }
 }
 
-/// Reads the PEM files that the URL names.
-pub(super) fn tls_config(endpoint: &Endpoint) -> Result<OwnedTLSConfig, BrokerError> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|error| {
-            BrokerError::new(Kind::Setup, format!("cannot read the TLS file {}: {error}", path.display()))
-        })
-    };
-    let files = &endpoint.tls_files;
-    let cert_chain = match &files.cacertfile {
-        Some(path) => Some(String::from_utf8(read(path)?).map_err(|_| {
-            BrokerError::new(Kind::Setup, format!("the TLS file {} is not PEM", path.display()))
-        })?),
-        None => None,
-    };
-    let identity = match (&files.certfile, &files.keyfile) {
-        (Some(certificate), Some(key)) => {
-            Some(OwnedIdentity::PKCS8 { pem: read(certificate)?, key: read(key)? })
-        }
-        _ => None,
-    };
-    Ok(OwnedTLSConfig { identity, cert_chain })
-}
-
 /// Opens one connection to one address.
 pub(super) async fn dial(
     endpoint: &Endpoint,
     address: SocketAddr,
-    tls: OwnedTLSConfig,
+    files: OwnedTLSConfig,
     properties: ConnectionProperties,
     guard: CutOnDrop,
 ) -> Result<(lapin::Connection, Socket), BrokerError> {
     let runtime = runtime::default_runtime().map_err(|error| BrokerError::from_lapin(&error))?;
     let connect_limit = endpoint.connect_timeout().unwrap_or(CONNECT_TIMEOUT);
     let (host, use_tls) = (endpoint.host().to_owned(), endpoint.is_tls());
+    let has_certificate = files.identity.is_some();
     let socket = guard.0.clone().unwrap_or_default();
     let connecting = lapin::Connection::connector(
         endpoint.to_lapin(),
@@ -91,8 +65,8 @@ pub(super) async fn dial(
             if !use_tls {
                 return Ok(stream);
             }
-            match timeout(HANDSHAKE_TIMEOUT, stream.into_tls(&host, tls.as_ref())).await {
-                Ok(stream) => stream.map_err(|error| tls_failed(&error).into_io().into()),
+            match timeout(HANDSHAKE_TIMEOUT, stream.into_tls(&host, files.as_ref())).await {
+                Ok(stream) => stream.map_err(|error| tls::failed(has_certificate, &error).into_io().into()),
                 Err(_) => Err(silent(address).into_io().into()),
             }
         },
@@ -100,7 +74,7 @@ pub(super) async fn dial(
     );
     match timeout(connect_limit + HANDSHAKE_TIMEOUT, connecting).await {
         Ok(Ok(connection)) => Ok((connection, guard.disarm())),
-        Ok(Err(error)) => Err(login_failed(endpoint, address, &error)),
+        Ok(Err(error)) => Err(login_failed(endpoint, address, has_certificate, &error)),
         Err(_) => Err(silent(address)),
     }
 }
@@ -139,19 +113,19 @@ pub(super) fn no_amqp(address: SocketAddr) -> BrokerError {
     BrokerError::new(Kind::Unreachable, message)
 }
 
-/// A certificate stays as wrong as it is; a connection that breaks in between may do better.
-pub(super) fn tls_failed(error: &io::Error) -> BrokerError {
-    match error.kind() {
-        io::ErrorKind::InvalidData => BrokerError::new(
-            Kind::Tls,
-            format!("TLS failed: {error} (is it a TLS port, and cacertfile the authority that signed it?)"),
-        ),
-        _ => BrokerError::new(Kind::Unreachable, format!("TLS failed: {error}")),
-    }
-}
-
 /// What an error means between the TCP connection and the login.
-fn login_failed(endpoint: &Endpoint, address: SocketAddr, error: &lapin::Error) -> BrokerError {
+fn login_failed(
+    endpoint: &Endpoint,
+    address: SocketAddr,
+    has_certificate: bool,
+    error: &lapin::Error,
+) -> BrokerError {
+    // Since TLS 1.3 a broker judges our certificate after the handshake is over for us.
+    if let ErrorKind::IOError(error) = error.kind()
+        && let Some(refused) = tls::refused(has_certificate, error)
+    {
+        return refused;
+    }
     let told = BrokerError::from_lapin(error);
     let (user, vhost) = (endpoint.user(), endpoint.vhost());
     if let ErrorKind::ProtocolError(reply) = error.kind() {

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::{
     CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, RESOLVE_TIMEOUT,
-    dial::{self, no_amqp, no_answer, silent, tls_failed, unreachable},
-    sum_up,
+    dial::{self, no_amqp, no_answer, silent, unreachable},
+    sum_up, tls,
 };
 use crate::broker::{BrokerError, Endpoint, error::printable};
 
@@ -51,16 +51,18 @@ async fn greeted(
     address: std::net::SocketAddr,
     limit: Duration,
 ) -> Result<String, BrokerError> {
-    let tls = dial::tls_config(endpoint)?;
+    let files = tls::config(endpoint)?;
+    let has_certificate = files.identity.is_some();
     let runtime = runtime::default_runtime().map_err(|error| BrokerError::from_lapin(&error))?;
     let mut stream = match timeout(limit, AsyncTcpStream::connect(&runtime, address)).await {
         Ok(connected) => connected.map_err(|error| BrokerError::from_lapin(&unreachable(address, &error)))?,
         Err(_) => return Err(no_answer(address, limit)),
     };
     if endpoint.is_tls() {
-        stream = stream.into_tls(endpoint.host(), tls.as_ref()).await.map_err(|error| tls_failed(&error))?;
+        let secured = stream.into_tls(endpoint.host(), files.as_ref()).await;
+        stream = secured.map_err(|error| tls::failed(has_certificate, &error))?;
     }
-    let lost = |_| no_amqp(address);
+    let lost = |error| tls::refused(has_certificate, &error).unwrap_or_else(|| no_amqp(address));
     stream.write_all(b"AMQP\x00\x00\x09\x01").await.map_err(lost)?;
     stream.flush().await.map_err(lost)?;
     let mut head = [0; 7];

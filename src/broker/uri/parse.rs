@@ -50,7 +50,7 @@ pub(super) fn parse(url: &str) -> Result<Endpoint, String> {
     let mut endpoint = Endpoint {
         tls,
         user,
-        password,
+        password: password.into(),
         host,
         port: port.unwrap_or(if tls { 5671 } else { 5672 }),
         vhost: parse_vhost(path)?,

@@ -1,9 +1,6 @@
 //! The ledger: can a worker use it, and what does it lie on?
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use tokio::{task::spawn_blocking, time::timeout};
 
@@ -25,8 +22,8 @@ const RETENTION: &str = "retention";
 /// All about the configuration's one ledger.
 pub(super) async fn look(config: &Config) -> Vec<Line> {
     let LedgerUrl::Sqlite(path) = &config.ledger.url;
-    let looking = path.clone();
-    let looked = timeout(LIMIT, spawn_blocking(move || [ledger(&looking), file_system(&looking)]));
+    let (looking, allowed) = (path.clone(), config.ledger.allow_network_file_system);
+    let looked = timeout(LIMIT, spawn_blocking(move || [ledger(&looking), file_system(&looking, allowed)]));
     let mut lines = match looked.await {
         Ok(Ok(lines)) => lines.to_vec(),
         Ok(Err(panic)) => vec![Line::fail(LEDGER, format!("{}: {panic}", path.display()), "report this")],
@@ -57,9 +54,9 @@ fn ledger(path: &Path) -> Line {
     }
 }
 
-fn file_system(path: &Path) -> Line {
-    let place = nearest_existing(path);
-    let found = match FileSystem::of(&place) {
+fn file_system(path: &Path, network_is_allowed: bool) -> Line {
+    let (place, found) = FileSystem::of_ledger(path);
+    let found = match found {
         Ok(found) => found,
         Err(error) => {
             let value = format!("of {}: not known ({error})", place.display());
@@ -74,23 +71,22 @@ fn file_system(path: &Path) -> Line {
             format!("{value}: it is gone with the host or container, and the ledger forgets what was done"),
             "put the ledger on a disk or a volume that stays",
         ),
-        FileSystemKind::Network => Line::fail(
-            FILE_SYSTEM,
-            format!("{value}: locks between hosts do not hold there, and a ledger can be damaged"),
-            "put the ledger on a local disk",
-        ),
+        FileSystemKind::Network => {
+            let value =
+                format!("{value}: locks between hosts do not hold there, and a ledger can be damaged");
+            let hint = "put the ledger on a local disk";
+            if network_is_allowed {
+                Line::warn(FILE_SYSTEM, value, hint)
+            } else {
+                Line::fail(FILE_SYSTEM, value, hint)
+            }
+        }
         FileSystemKind::Unknown => Line::warn(
             FILE_SYSTEM,
             format!("{value}: nothing is known of it"),
             "make sure that its files are on this host, and that locks work",
         ),
     }
-}
-
-/// The ledger, or the directory it would be made in.
-fn nearest_existing(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    absolute.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/")).to_owned()
 }
 
 /// A shorter one is no valid configuration, so this is only told.

@@ -1,8 +1,9 @@
 //! Builds what a configuration names, and runs it until a signal or until nothing can help.
 
+mod ledger;
 mod sql;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use tokio::{
@@ -13,9 +14,9 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    broker::{Endpoint, Outlet, Publisher, Rejects, Source},
+    broker::{Endpoint, Outlet, Password, Publisher, Rejects, Source},
     cli::Failure,
-    config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, LedgerUrl, WorkerConfig},
+    config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, WorkerConfig},
     handler::{
         Handler,
         exec::Exec,
@@ -23,26 +24,38 @@ use crate::{
         log::Log,
         pipe::{Pipe, PipeOptions},
     },
-    ledger::{
-        Ledger,
-        prune::Pruner,
-        sqlite::{SqliteLedger, SqliteOptions},
-    },
+    ledger::{Ledger, prune::Pruner, sqlite::SqliteLedger},
     listen::{Access, Listener, Watched},
-    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter},
+    notify::{Supervisor, Told},
+    telemetry::Telemetry,
+    worker::{Handling, Stop, Worker, WorkerError, outcome::Counts, policy::DeadLetter, signs::Signs},
 };
+
+use super::{
+    RunArgs,
+    observed::{self, Observed},
+    reload::Hangups,
+};
+
+/// For the last spans, after everything else.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Unconfirmed copies at the same time.
 const PUBLISH_WINDOW: usize = 100;
+/// From the drain timeout to the end: handlers are stopped, then sessions and children closed.
+const DRAIN_REST: Duration = Duration::from_secs(30);
 
-/// Runs all workers of a configuration on one ledger.
+/// Runs all workers of a configuration on one ledger. At a SIGHUP the configuration is read again as `args` say.
 ///
 /// # Errors
 ///
 /// With code 2 what is wrong with the configuration, found before anything is consumed; with code 1
 /// what ended a worker. The other workers are drained then.
-pub(super) async fn serve(config: Config) -> Result<(), Failure> {
-    let endpoints = endpoints(&config.broker)?;
+pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> {
+    let hangups = Hangups::catch()?;
+    let password = config.broker.password.as_ref().map(|password| Password::new(password.expose()));
+    let endpoints: Vec<_> =
+        endpoints(&config.broker)?.into_iter().map(|endpoint| sharing(endpoint, password.as_ref())).collect();
     let (access, listener) = match &config.listen {
         Some(listen) => {
             let access = Access::new(listen.hosts.clone(), listen.token_file.as_deref());
@@ -53,13 +66,17 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
     };
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
-    let LedgerUrl::Sqlite(path) = &config.ledger.url;
-    let ledger = Arc::new(open(path.clone()).await?);
+    tokio::spawn(hangups.answer(args, password, stop.clone()));
+    let ledger = Arc::new(ledger::open(&config.ledger).await?);
     let handlers = within(&ledger, prepared).await?;
+    let telemetry = Telemetry::from_env();
     let mut watched = access.map(|access| watch(&ledger, endpoints.clone(), access));
+    let supervisor = Supervisor::of_this_process();
+    let mut told = Vec::new();
     let ledger: Arc<dyn Ledger> = ledger;
 
     let mut workers = JoinSet::new();
+    let mut observed = Vec::new();
     for (worker_config, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
         let policy = Arc::new(worker_config.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
@@ -76,19 +93,25 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
             Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
         let outlet = Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type));
         let counts = watch::Sender::default();
-        let signs =
-            watched.as_mut().map(|watched| watched.worker(&policy, counts.subscribe(), outlet.clone()));
+        let queue = policy.queue.clone();
+        let signs = match &mut watched {
+            Some(watched) => watched.worker(&policy, counts.subscribe(), outlet.clone()),
+            // Its watchdog is about loops that turn.
+            None if supervisor.is_some() => Arc::new(Signs::new(|_, _| {})),
+            None => Arc::new(Signs::untimed()),
+        };
+        told.push(Told { queue: queue.clone(), signs: signs.clone() });
+        observed.push(Observed::new(queue.clone(), counts.subscribe(), signs.clone()));
         let worker = Worker {
+            handler: telemetry.traced(&policy.queue, handler),
             policy,
-            handler,
             ledger: ledger.clone(),
             source: Arc::new(source),
             outlet,
             drain_timeout: config.drain_timeout,
             counts,
-            signs,
+            signs: Some(signs),
         };
-        let queue = worker.policy.queue.clone();
         let stop = stop.subscribe();
         workers.spawn(async move { (queue, worker.run(stop).await) });
     }
@@ -97,12 +120,27 @@ pub(super) async fn serve(config: Config) -> Result<(), Failure> {
         (Some(listener), Some(watched)) => Some(listener.start(watched).map_err(Failure::failed)?),
         _ => None,
     };
+    let drain_limit = config.drain_timeout + DRAIN_REST;
+    let notifying = supervisor.map(|supervisor| supervisor.start(told, stop.subscribe(), drain_limit));
+    let _notifying = notifying.transpose().map_err(Failure::failed)?;
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
+    let telling = observed::tell(observed);
     let result = wait_for_all(workers, &stop).await;
     close(&handlers, &stop).await;
+    telling.end().await;
+    let at_once = *stop.borrow() == Stop::Now;
+    telemetry.flush(if at_once { Duration::ZERO } else { FLUSH_LIMIT }).await;
     result
+}
+
+/// The endpoint with the one password that can be exchanged, if it came from a file.
+fn sharing(endpoint: Endpoint, password: Option<&Password>) -> Endpoint {
+    match password {
+        Some(password) => endpoint.with_password(password.clone()),
+        None => endpoint,
+    }
 }
 
 /// What the listener will tell about the ledger.
@@ -161,12 +199,6 @@ async fn wait_for_all(
         }
     }
     failure.map_or(Ok(()), Err)
-}
-
-async fn open(path: std::path::PathBuf) -> Result<SqliteLedger, Failure> {
-    let opening = tokio::task::spawn_blocking(move || SqliteLedger::open(path, SqliteOptions::default()));
-    let opened = opening.await.map_err(|panic| Failure::failed(format!("opening the ledger: {panic}")))?;
-    opened.map_err(|error| Failure::failed(error.to_string()))
 }
 
 pub(in crate::cli) fn endpoints(broker: &BrokerConfig) -> Result<Vec<Endpoint>, Failure> {
@@ -253,7 +285,7 @@ async fn within(ledger: &Arc<SqliteLedger>, prepared: Vec<Prepared>) -> Result<V
 
 fn handler(config: &HandlerConfig) -> Result<Prepared, String> {
     let handler: Arc<dyn Handler> = match config {
-        HandlerConfig::Log => Arc::new(Log::new(std::io::stdout())),
+        HandlerConfig::Log => Arc::new(Log::new(observed::stdout())),
         HandlerConfig::Sql(sql) => return Ok(Prepared::Sql(sql::Files::read(sql)?)),
         HandlerConfig::Exec(exec) => {
             let command: Vec<String> = std::iter::once(&exec.program).chain(&exec.args).cloned().collect();

@@ -1,9 +1,12 @@
-//! What a command is told beside the body: the documented `ACKONCE_…` variables.
+//! What a command is told beside the body: the documented `ACKONCE_…` variables, and the trace.
 
 use serde_json::{Value as Json, json};
 use tokio::process::Command;
 
-use super::super::Work;
+use super::super::{
+    Work,
+    program::{TRACEPARENT, TRACESTATE},
+};
 use crate::message::table_json;
 
 /// Linux takes at most 128 KiB in one variable, its name included; a longer one would keep the
@@ -52,6 +55,12 @@ pub(super) fn set(command: &mut Command, work: &Work, headers: Headers) {
     }
     if let Some(timestamp) = properties.timestamp {
         set("ACKONCE_TIMESTAMP", &timestamp.to_string());
+    }
+    if let Some(trace) = work.trace_context() {
+        set(TRACEPARENT, trace.traceparent());
+        if let Some(state) = trace.tracestate() {
+            set(TRACESTATE, state);
+        }
     }
 }
 

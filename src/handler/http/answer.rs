@@ -73,7 +73,7 @@ fn text(body: &[u8]) -> String {
 }
 
 /// An error's causes. reqwest's own sentence, which may hold the URL, is left out.
-pub(super) fn causes(error: &reqwest::Error) -> String {
+pub(crate) fn causes(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut cause = error.source();
     while let Some(error) = cause {

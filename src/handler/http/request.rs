@@ -1,7 +1,8 @@
 //! One message as one request.
 //!
 //! What describes the message travels under names of our own, and its headers as one JSON value: a
-//! sender must not be able to set an `Authorization` or a `Host`.
+//! sender must not be able to set an `Authorization` or a `Host`. Only its trace, which has been checked, has the
+//! names that everybody knows.
 //!
 //! A value that no HTTP header holds as it is, is percent-encoded: every byte but the visible ASCII
 //! characters and blanks between them, and the percent sign itself. So percent-decoding always gives
@@ -86,7 +87,7 @@ fn is_ours(name: &HeaderName) -> bool {
         [HOST, CONTENT_LENGTH, CONTENT_ENCODING, TRANSFER_ENCODING, CONNECTION, UPGRADE, TE, TRAILER];
     let name = name.as_str();
     framing.iter().any(|framing| framing == name)
-        || name == "idempotency-key"
+        || matches!(name, "idempotency-key" | "traceparent" | "tracestate")
         || name.starts_with("ackonce-")
         || name.starts_with("webhook-")
 }
@@ -170,6 +171,12 @@ fn metadata(work: &Work) -> HeaderMap {
         None => {}
     }
     headers.insert("ackonce-headers", value(&headers_json(work)));
+    if let Some(trace) = work.trace_context() {
+        headers.insert("traceparent", value(trace.traceparent()));
+        if let Some(state) = trace.tracestate() {
+            headers.insert("tracestate", value(state));
+        }
+    }
     headers.insert(CONTENT_TYPE, content_type(properties.content_type.as_deref()));
     headers
 }

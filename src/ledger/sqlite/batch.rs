@@ -1,6 +1,11 @@
 //! What one transaction shares between its rows: its statements, ids of names, and who is alive.
 
-use std::{cell::RefCell, collections::HashMap, path::Path, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    path::Path,
+    sync::Arc,
+};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
 
@@ -21,6 +26,8 @@ pub(super) struct Batch<'a> {
     owner_ids: Names,
     /// Owners by id: name, and whether they were alive when first asked for.
     living: RefCell<HashMap<i64, (Arc<str>, bool)>>,
+    /// Whether the key that was claimed last had a row.
+    known_key: Cell<bool>,
 }
 
 impl<'a> Batch<'a> {
@@ -32,7 +39,16 @@ impl<'a> Batch<'a> {
             scope_ids: RefCell::default(),
             owner_ids: RefCell::default(),
             living: RefCell::default(),
+            known_key: Cell::default(),
         }
+    }
+
+    pub(super) fn known_key(&self) -> bool {
+        self.known_key.get()
+    }
+
+    pub(super) fn set_known_key(&self, known: bool) {
+        self.known_key.set(known);
     }
 
     /// After a rollback of any part: ids that were given in it are not there.

@@ -43,14 +43,24 @@ pub(super) fn claim(
     let key = request.key.as_str();
     let fingerprint = request.fingerprint.map(|f| f.0);
 
-    let inserted = batch.execute(INSERT, (scope_id, key, owner_id, fingerprint, now))?;
-    if inserted == 1 {
-        let row = batch.connection().last_insert_rowid();
-        return Ok(Claim::Claimed(Ticket { row, attempt: 1, interrupted: false, first_seen: now }));
+    // Duplicates come in swarms: where the last key was known, it costs less to look for this one first.
+    let mut found = match batch.known_key() {
+        true => batch.find(LOOK, (scope_id, key), Found::read)?,
+        false => None,
+    };
+    if found.is_none() {
+        let inserted = batch.execute(INSERT, (scope_id, key, owner_id, fingerprint, now))?;
+        if inserted == 1 {
+            batch.set_known_key(false);
+            let row = batch.connection().last_insert_rowid();
+            return Ok(Claim::Claimed(Ticket { row, attempt: 1, interrupted: false, first_seen: now }));
+        }
+        found = batch.find(LOOK, (scope_id, key), Found::read)?;
     }
-    let Some(found) = batch.find(LOOK, (scope_id, key), Found::read)? else {
+    let Some(found) = found else {
         return Ok(Claim::Refused(IGNORED.to_owned()));
     };
+    batch.set_known_key(true);
 
     let (own, another_body) = (found.owner_id == owner_id, found.is_another_body(request.fingerprint));
     if !another_body && request.origin.is_superseded(found.state, found.attempts, found.parked, own) {

@@ -1,7 +1,7 @@
 //! Which file system a ledger is on. SQLite's log is shared memory and its locks are the kernel's: on a
 //! network file system neither is sure to hold between hosts, and a lost lock is a damaged ledger.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A file system, as far as it matters to a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,19 @@ impl FileSystem {
         let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         let mounted = mounted_as(&mounts, path.as_os_str().as_bytes());
         Ok(Self::named(magic, mounted.as_deref().unwrap_or_default()))
+    }
+
+    /// Of a ledger that is there or is to be made, with what it was asked of: the ledger itself, or the nearest
+    /// directory above it that is there. Blocks as [`FileSystem::of`] does.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn of_ledger(path: &Path) -> (PathBuf, std::io::Result<Self>) {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let place = absolute.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/")).to_owned();
+        let found = Self::of(&place);
+        (place, found)
     }
 
     /// Elsewhere than on Linux nothing is known.

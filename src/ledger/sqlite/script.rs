@@ -13,10 +13,13 @@ use super::{
     guard::{Guard, Mode},
     split::{Piece, split},
 };
-use crate::{ledger::LedgerError, message::table_json};
+use crate::{
+    ledger::LedgerError,
+    message::{TraceContext, table_json},
+};
 
 /// The parameters that statements may name, and what each stands for.
-const PARAMETERS: [(&str, Part); 9] = [
+const PARAMETERS: [(&str, Part); 11] = [
     (":message_id", Part::MessageId),
     (":key", Part::Key),
     (":body", Part::Body),
@@ -24,6 +27,8 @@ const PARAMETERS: [(&str, Part); 9] = [
     (":exchange", Part::Exchange),
     (":type", Part::Kind),
     (":headers", Part::Headers),
+    (":traceparent", Part::TraceParent),
+    (":tracestate", Part::TraceState),
     (":attempt", Part::Attempt),
     (":now_ms", Part::Now),
 ];
@@ -38,6 +43,8 @@ enum Part {
     Exchange,
     Kind,
     Headers,
+    TraceParent,
+    TraceState,
     Attempt,
     Now,
 }
@@ -45,8 +52,8 @@ enum Part {
 /// Statements that are run in order for each message, all or none. Rows that they return are ignored.
 ///
 /// Parameters: `:message_id`, `:key`, `:body` (TEXT if it is UTF-8, else BLOB), `:routing_key`,
-/// `:exchange`, `:type`, `:headers` (a JSON object), `:attempt` (from 1) and `:now_ms`. A property that the message
-/// does not have is NULL.
+/// `:exchange`, `:type`, `:headers` (a JSON object), `:traceparent`, `:tracestate`, `:attempt` (from 1) and `:now_ms`.
+/// A property that the message does not have, or an invalid trace, is NULL.
 #[derive(Clone, Debug)]
 pub struct Script(Vec<Statement>);
 
@@ -187,7 +194,7 @@ fn bind(
 ) -> rusqlite::Result<()> {
     let message = attempt.message;
     let properties = &message.properties;
-    let headers;
+    let (headers, trace);
     let text = match part {
         Part::Attempt => return statement.raw_bind_parameter(index, attempt.attempt),
         Part::Now => return statement.raw_bind_parameter(index, attempt.now),
@@ -206,6 +213,15 @@ fn bind(
         Part::Headers => {
             headers = table_json(properties.headers.as_ref().unwrap_or(&Default::default())).to_string();
             Some(headers.as_str())
+        }
+        Part::TraceParent | Part::TraceState => {
+            trace = TraceContext::of(properties);
+            let trace = trace.as_ref();
+            if matches!(part, Part::TraceParent) {
+                trace.map(TraceContext::traceparent)
+            } else {
+                trace.and_then(TraceContext::tracestate)
+            }
         }
     };
     statement.raw_bind_parameter(index, text)

@@ -1,14 +1,11 @@
 //! The writer: the one thread that owns the connection. It takes whatever is queued, writes it in
 //! one transaction, and answers when that is durable.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, mpsc},
-    time::Instant,
-};
+mod op;
+
+use std::{path::PathBuf, sync::mpsc, time::Instant};
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
 
 use super::{
     apply::{Job, apply},
@@ -23,92 +20,11 @@ use super::{
     owners::{Owners, lock_file},
     prune,
 };
-use crate::{
-    crash_point::{CrashPoint, reach},
-    ledger::{
-        Applied, Apply, Claim, ClaimRequest, Failure, Finish, Finished, LedgerError, Millis, Prune, Pruned,
-    },
-};
+use crate::ledger::{Applied, Apply, Claim, Failure, Finished, LedgerError};
+pub(super) use op::{Call, Op, Reply};
 
 /// Rows in one transaction, unless a single operation has more.
 const ROWS_MAX: usize = 4096;
-
-/// One call, on its way to the writer.
-pub(super) enum Op {
-    Claim(Call<ClaimRequest, Claim>),
-    Finish(Call<Finish, Finished>),
-    Apply(Call<Apply, Applied>, Job),
-    Prune { prune: Prune, now: Millis, answer: Pruned, reply: Reply<Pruned> },
-}
-
-/// A claim or a finish of some rows.
-pub(super) struct Call<Request, Answer> {
-    pub(super) owner: Arc<str>,
-    pub(super) requests: Vec<Request>,
-    pub(super) now: Millis,
-    /// In the order of the requests; the caller's once it is durable.
-    pub(super) answers: Vec<Answer>,
-    pub(super) reply: Reply<Vec<Answer>>,
-}
-
-pub(super) type Reply<T> = oneshot::Sender<Result<T, LedgerError>>;
-
-impl Op {
-    fn rows(&self) -> usize {
-        match self {
-            Op::Claim(call) => call.requests.len(),
-            Op::Finish(call) => call.requests.len(),
-            Op::Apply(call, _) => call.requests.len(),
-            // A step of pruning has a transaction of its own.
-            Op::Prune { .. } => ROWS_MAX,
-        }
-    }
-
-    /// Claims and finishes in it; none in a step of pruning.
-    fn messages(&self) -> usize {
-        match self {
-            Op::Claim(_) | Op::Finish(_) | Op::Apply(..) => self.rows(),
-            Op::Prune { .. } => 0,
-        }
-    }
-
-    fn queued(&self) {
-        match self {
-            Op::Claim(_) => reach(CrashPoint::ClaimQueued),
-            Op::Finish(_) => reach(CrashPoint::FinishQueued),
-            Op::Apply(..) => reach(CrashPoint::EffectQueued),
-            Op::Prune { .. } => {}
-        }
-    }
-
-    fn written(&self) {
-        match self {
-            Op::Claim(_) => reach(CrashPoint::ClaimWritten),
-            Op::Finish(_) => reach(CrashPoint::FinishWritten),
-            Op::Apply(..) => reach(CrashPoint::EffectRecorded),
-            Op::Prune { .. } => {}
-        }
-    }
-
-    fn committed(&self) {
-        match self {
-            Op::Claim(_) => reach(CrashPoint::ClaimCommitted),
-            Op::Finish(_) => reach(CrashPoint::FinishCommitted),
-            Op::Apply(..) => reach(CrashPoint::EffectCommitted),
-            Op::Prune { .. } => {}
-        }
-    }
-
-    /// Answers the caller; one that has gone away hears nothing.
-    fn reply(self, written: Result<(), LedgerError>) {
-        match self {
-            Op::Claim(call) => drop(call.reply.send(written.map(|()| call.answers))),
-            Op::Finish(call) => drop(call.reply.send(written.map(|()| call.answers))),
-            Op::Apply(call, _) => drop(call.reply.send(written.map(|()| call.answers))),
-            Op::Prune { answer, reply, .. } => drop(reply.send(written.map(|()| answer))),
-        }
-    }
-}
 
 /// How a batch is tried. Each rung survives what the one above does not.
 #[derive(Clone, Copy, PartialEq)]

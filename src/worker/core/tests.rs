@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    key::KeySpec,
-    message::Properties,
+    handler::Verdict,
+    key::{Fingerprint, KeySpec},
+    ledger::{Applied, Claim, ClaimRequest, Ending, Finished, Origin, Ticket},
+    message::{Delivery, Message, Properties, SessionId},
+    worker::decide::Reason,
     worker::policy::{DeadLetter, OnInterrupted, OnMismatch, OnMissingKey, Retry},
 };
 

@@ -31,6 +31,21 @@ impl Node {
         Self { folder, url }
     }
 
+    /// Starts it again with these lines in its configuration, after those that it has.
+    pub fn configure(&self, lines: &str) {
+        self.stop();
+        let file = self.folder.path().join("node/conf.d/test.conf");
+        std::fs::write(file, lines).expect("a configuration");
+        self.start();
+    }
+
+    /// A port of its own that it does not use by itself.
+    pub fn spare_port(&self) -> u16 {
+        let port = self.url.rsplit(':').next().expect("a port");
+        // Nodes take every fourth number, and the two after it.
+        port.parse::<u16>().expect("a number") + 3
+    }
+
     pub fn stop(&self) {
         self.run("stop");
     }

@@ -42,19 +42,25 @@ pub struct Ended {
 }
 
 impl Process {
-    pub fn start(mut command: Command, folder: &Path) -> Self {
+    pub fn start(command: Command, folder: &Path) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let (said, printed) =
             (folder.join(format!("said-{number}")), folder.join(format!("printed-{number}")));
+        let output = File::create(&printed).expect("a file").into();
+        let error = File::create(&said).expect("a file").into();
+        Self::start_with(command, (output, printed), (error, said))
+    }
+
+    /// With outputs of which those files are, or become, the record.
+    pub fn start_with(
+        mut command: Command,
+        (output, printed): (Stdio, PathBuf),
+        (error, said): (Stdio, PathBuf),
+    ) -> Self {
         let what = format!("{command:?}");
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(File::create(&printed).expect("a file"))
-            .stderr(File::create(&said).expect("a file"))
-            .spawn()
-            .expect("the binary starts");
-        Self { child, said, printed, what }
+        let child = command.stdin(Stdio::null()).stdout(output).stderr(error).spawn();
+        Self { child: child.expect("the binary starts"), said, printed, what }
     }
 
     pub fn pid(&self) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use crate::harness::{LIMIT, World, until};
+use crate::harness::{LIMIT, Node, World, until};
 
 use super::{
     client::{get, port},
@@ -103,6 +103,29 @@ async fn sessions_and_why_they_ended_are_counted() {
     .await;
     let ends = scrape(port).await.sum("ackonce_session_ends_total");
     assert_eq!(ends, 1.0);
+    worker.terminate().await.expect_exit(0);
+}
+
+/// While an alarm of the broker keeps a dead letter from being published, and only then, the worker shows itself blocked.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alarm_of_the_broker_is_shown_own_broker() {
+    let node = Node::start_new();
+    let world = World::at(&node.url, "blocked").await;
+    let handler = world.script("while [ ! -e go ]; do sleep 0.05; done; exit 65");
+    let worker = listening(&world, &["--exec", &handler]);
+    let port = port(&worker).await;
+    until_ready(port).await;
+    let blocked = async || scrape(port).await.value("ackonce_blocked", &[("queue", &world.queue)]);
+    // Before the alarm: while it lasts, this is blocked as well.
+    world.publish("a", b"x").await;
+    assert_eq!(blocked().await, 0.0);
+    node.ctl(&["set_vm_memory_high_watermark", "0.0001"]);
+    world.touch("go");
+    until("it is blocked", LIMIT, async || blocked().await == 1.0).await;
+    assert_eq!(get(port, "/readyz").await.0, 200, "it goes on consuming");
+    node.ctl(&["set_vm_memory_high_watermark", "0.4"]);
+    until("it is free again", LIMIT, async || blocked().await == 0.0).await;
+    world.until_state("dead", 1).await;
     worker.terminate().await.expect_exit(0);
 }
 

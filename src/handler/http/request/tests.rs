@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::{
     key::Key,
-    message::{Properties, Table, Value},
+    message::{Properties, Table, TraceContext, Value},
     secret_file::Secret,
 };
 
@@ -29,6 +29,7 @@ fn work(key: &str, properties: Properties) -> Work {
         attempt: 2,
         interrupted: false,
         stop: watch::channel(false).1,
+        span: None,
     }
 }
 
@@ -69,6 +70,27 @@ fn values_are_encoded_only_where_they_must_be() {
     ] {
         assert_eq!(encoded(given), expected);
     }
+}
+
+#[test]
+fn the_trace_is_handed_on_if_it_is_valid() {
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let with = |parent: &str| {
+        let entries = [("traceparent", parent), ("tracestate", "a=50%")];
+        let entries = entries.map(|(name, text)| (name.to_owned(), Value::text(text)));
+        work("k", Properties { headers: Some(Table::from(entries)), ..Properties::default() })
+    };
+    let headers = metadata(&with(parent));
+    assert_eq!(
+        (text(&headers, "traceparent"), text(&headers, "tracestate")),
+        (parent.into(), "a=50%".into())
+    );
+    let headers = metadata(&with("00-forged\r\nAuthorization: x"));
+    assert!(!headers.contains_key("traceparent") && !headers.contains_key("tracestate"));
+    let span = TraceContext::parse(&parent.replace("00f", "11f"), None);
+    let headers = metadata(&Work { span, ..with(parent) });
+    assert_eq!(text(&headers, "traceparent"), parent.replace("00f", "11f"), "this run's own comes first");
+    assert!(!headers.contains_key("tracestate"));
 }
 
 #[test]

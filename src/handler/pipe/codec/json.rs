@@ -7,9 +7,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, ser::Formatter};
 
 use super::Work;
-use crate::message::table_json;
+use crate::message::{TraceContext, table_json};
 
-/// What a child is told. A property that is absent is null.
+/// What a child is told. A property that is absent is null, a trace that is absent or invalid no field.
 #[derive(Serialize)]
 struct Told<'a> {
     id: u64,
@@ -31,6 +31,10 @@ struct Told<'a> {
     #[serde(serialize_with = "headers")]
     headers: &'a Work,
     #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracestate: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
@@ -45,6 +49,7 @@ pub(super) fn write(id: u64, work: &Work, with_body: bool, out: &mut Vec<u8>) {
         Ok(text) => (Some(text), None),
         Err(_) => (None, Some(STANDARD.encode(&message.body))),
     };
+    let trace = work.trace_context();
     let told = Told {
         id,
         key: work.key.as_str(),
@@ -62,6 +67,8 @@ pub(super) fn write(id: u64, work: &Work, with_body: bool, out: &mut Vec<u8>) {
         reply_to: properties.reply_to.as_deref(),
         timestamp: properties.timestamp,
         headers: work,
+        traceparent: trace.as_ref().map(TraceContext::traceparent),
+        tracestate: trace.as_ref().and_then(TraceContext::tracestate),
         body,
         body_base64,
     };

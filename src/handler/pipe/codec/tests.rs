@@ -26,6 +26,7 @@ fn work(body: &[u8], properties: Properties) -> Work {
         attempt: 2,
         interrupted: false,
         stop: watch::channel(false).1,
+        span: None,
     }
 }
 
