@@ -13,7 +13,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    broker::{Endpoint, Outlet, Password, Publisher, Rejects, Source},
+    broker::{Endpoint, Outlet, Publisher, Rejects, Source},
     cli::Failure,
     config::{BrokerConfig, BrokerUrl, Config, HandlerConfig, LedgerUrl, WorkerConfig},
     handler::{
@@ -36,7 +36,7 @@ use crate::{
 use super::{
     RunArgs,
     observed::{self, Observed},
-    reload::Hangups,
+    reload::{self, Hangups},
 };
 
 /// For the last spans, after everything else.
@@ -53,9 +53,7 @@ const PUBLISH_WINDOW: usize = 100;
 /// what ended a worker. The other workers are drained then.
 pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> {
     let hangups = Hangups::catch()?;
-    let password = config.broker.password.as_ref().map(|password| Password::new(password.expose()));
-    let endpoints: Vec<_> =
-        endpoints(&config.broker)?.into_iter().map(|endpoint| sharing(endpoint, password.as_ref())).collect();
+    let (endpoints, password) = reload::sharing_password(endpoints(&config.broker)?, &config.broker);
     let listener = config.listen.map(Listener::bind).transpose().map_err(Failure::failed)?;
     let prepared = handlers(&config.workers).await?;
     let stop = stop_on_signals()?;
@@ -72,15 +70,7 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
     for (worker_config, handler) in config.workers.iter().zip(handlers.iter().cloned()) {
         let policy = Arc::new(worker_config.policy.clone());
         info!(queue = &*policy.queue, "{}", handler.guarantee());
-        let source = Source {
-            endpoints: endpoints.clone(),
-            queue: policy.queue.to_string(),
-            declare: worker_config.declare,
-            queue_type: worker_config.queue_type,
-            prefetch: policy.prefetch,
-            rejects: (policy.dead_letter == DeadLetter::Reject)
-                .then(|| Rejects { exchange: worker_config.dead_letter_exchange.clone() }),
-        };
+        let source = source(worker_config, endpoints.clone());
         let publisher =
             Publisher::new(endpoints.clone(), format!("publisher for {}", policy.queue), PUBLISH_WINDOW);
         let outlet = Arc::new(Outlet::new(publisher, worker_config.declare, worker_config.queue_type));
@@ -121,11 +111,17 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
     result
 }
 
-/// The endpoint with the one password that can be exchanged, if it came from a file.
-fn sharing(endpoint: Endpoint, password: Option<&Password>) -> Endpoint {
-    match password {
-        Some(password) => endpoint.with_password(password.clone()),
-        None => endpoint,
+/// Where a worker's sessions come from.
+fn source(worker: &WorkerConfig, endpoints: Vec<Endpoint>) -> Source {
+    let policy = &worker.policy;
+    Source {
+        endpoints,
+        queue: policy.queue.to_string(),
+        declare: worker.declare,
+        queue_type: worker.queue_type,
+        prefetch: policy.prefetch,
+        rejects: (policy.dead_letter == DeadLetter::Reject)
+            .then(|| Rejects { exchange: worker.dead_letter_exchange.clone() }),
     }
 }
 
