@@ -17,9 +17,9 @@ use tracing::{error, info, warn};
 
 use super::RunArgs;
 use crate::{
-    broker::Password,
+    broker::{Endpoint, Password},
     cli::{Failure, logging},
-    config::{Config, Problems},
+    config::{BrokerConfig, Config, Problems},
     worker::Stop,
 };
 
@@ -64,6 +64,18 @@ impl Hangups {
             reloading.send_replace(false);
         }
     }
+}
+
+/// The endpoints with the one password that can be exchanged, if it came from a file.
+pub(super) fn sharing_password(
+    endpoints: Vec<Endpoint>,
+    broker: &BrokerConfig,
+) -> (Vec<Endpoint>, Option<Password>) {
+    let Some(password) = broker.password.as_ref().map(|password| Password::new(password.expose())) else {
+        return (endpoints, None);
+    };
+    let endpoints = endpoints.into_iter().map(|endpoint| endpoint.with_password(password.clone())).collect();
+    (endpoints, Some(password))
 }
 
 fn take_over(config: &Config, password: Option<&Password>) {
