@@ -75,7 +75,7 @@ impl Onlookers {
         signs
     }
 
-    /// Tells them from now on: that all is set up, and how the workers are.
+    /// Tells them from now on: that all is set up, how the workers are, and while the configuration is read again.
     ///
     /// # Errors
     ///
@@ -83,6 +83,7 @@ impl Onlookers {
     pub(super) fn tell(
         self,
         stop: &watch::Sender<Stop>,
+        reloading: watch::Receiver<bool>,
         drain_timeout: Duration,
     ) -> Result<ToldAll, Failure> {
         let listening = self.http.map(|(listener, watched)| listener.start(watched));
