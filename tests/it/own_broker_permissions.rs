@@ -228,7 +228,7 @@ async fn works(node: &Node, url: &str, what: &str, permissions: &dyn Fn(&str) ->
             let exchange = ["publish", "--exchange", "amq.fanout", "--routing-key", "k", "x"];
             command(&world, &exchange).await
         }
-        "ackonce dead list, show, purge" => {
+        "ackonce dead list, show, purge; dead letters on the status page" => {
             let (_connection, channel) = connect(&node.url).await;
             publish(&channel, "", &format!("{queue}.dead"), b"x", lapin::BasicProperties::default()).await;
             command(&world, &["dead", "purge", "--queue", &queue, "--all", "--yes"]).await
