@@ -203,7 +203,7 @@ start_node() {
         in_background
         launcher=$!
     fi
-    for ((SECONDS = 0; SECONDS < 60; )); do
+    for ((SECONDS = 0; SECONDS < 180; )); do
         ! amqp_answers "$PORT" || return 0
         # It gave up: no need to wait.
         alive "${launcher:-none}" || node_pid >/dev/null || break

@@ -80,7 +80,8 @@ impl Supervisor {
 
     /// Says that we are ready, and then what changes, until the returned value is dropped.
     ///
-    /// Once a stop is asked for it says so, and asks for more time as long as the drain may last: `drain_limit`.
+    /// Once a stop is asked for it says so, and asks for more time as long as the drain may last: `drain_limit`. It
+    /// says as well when `reloading` turns true, and when it is false again.
     ///
     /// # Errors
     ///
@@ -89,12 +90,13 @@ impl Supervisor {
         self,
         workers: Vec<Told>,
         stop: watch::Receiver<Stop>,
+        reloading: watch::Receiver<bool>,
         drain_limit: Duration,
     ) -> Result<Notifying, String> {
         let (end, ended) = oneshot::channel();
         let notifier =
             Notifier { supervisor: self, workers, clock: Clock::now(), status: String::new(), heard: true };
-        let run = move || notifier.run(stop, drain_limit, ended);
+        let run = move || notifier.run(stop, reloading, drain_limit, ended);
         let thread = thread::Builder::new().name("notify".to_owned()).spawn(run);
         let thread = thread.map_err(|error| format!("cannot start the supervisor's thread: {error}"))?;
         Ok(Notifying { end: Some(end), thread: Some(thread) })
@@ -130,7 +132,13 @@ struct Notifier {
 }
 
 impl Notifier {
-    fn run(mut self, stop: watch::Receiver<Stop>, drain_limit: Duration, ended: oneshot::Receiver<()>) {
+    fn run(
+        mut self,
+        stop: watch::Receiver<Stop>,
+        reloading: watch::Receiver<bool>,
+        drain_limit: Duration,
+        ended: oneshot::Receiver<()>,
+    ) {
         let runtime = match runtime::Builder::new_current_thread().enable_time().build() {
             Ok(runtime) => runtime,
             Err(cause) => return error!("the supervisor is told nothing: no runtime can be had: {cause}"),
@@ -138,23 +146,40 @@ impl Notifier {
         runtime.block_on(async {
             select! {
                 _ = ended => {}
-                () = self.tell(stop, drain_limit) => {}
+                () = self.tell(stop, reloading, drain_limit) => {}
             }
         });
     }
 
-    async fn tell(&mut self, mut stop: watch::Receiver<Stop>, drain_limit: Duration) {
+    async fn tell(
+        &mut self,
+        mut stop: watch::Receiver<Stop>,
+        mut reloading: watch::Receiver<bool>,
+        drain_limit: Duration,
+    ) {
         self.say(&NotifyState::Ready);
         let mut look = every(LOOK);
         // At half the time that the supervisor waits.
         let mut beat = self.supervisor.watchdog.map(|limit| every(limit / 2));
         let mut stopping: Option<Instant> = None;
+        let mut reload_is_told = false;
         loop {
             select! {
                 _ = stop.wait_for(|stop| *stop != Stop::No), if stopping.is_none() => {
                     stopping = Some(Instant::now());
                     self.say(&NotifyState::Stopping);
                     self.look(stopping, drain_limit);
+                }
+                Ok(()) = reloading.changed() => {
+                    let goes_on = *reloading.borrow_and_update();
+                    // It may be over by now.
+                    if !reload_is_told {
+                        self.say_reloading();
+                    }
+                    if !goes_on {
+                        self.say(&NotifyState::Ready);
+                    }
+                    reload_is_told = goes_on;
                 }
                 _ = look.tick() => self.look(stopping, drain_limit),
                 () = next(&mut beat) => self.beat(Instant::now()),
@@ -185,8 +210,19 @@ impl Notifier {
         }
     }
 
+    /// The time tells one reload from another.
+    fn say_reloading(&mut self) {
+        let time =
+            NotifyState::monotonic_usec_now().map_or_else(|_| String::new(), |time| format!("{time}\n"));
+        self.send(&format!("{}\n{time}", NotifyState::Reloading));
+    }
+
     fn say(&mut self, state: &NotifyState<'_>) {
-        let said = self.supervisor.socket.send(&format!("{state}\n"));
+        self.send(&format!("{state}\n"));
+    }
+
+    fn send(&mut self, text: &str) {
+        let said = self.supervisor.socket.send(text);
         // Once, until it is heard again.
         if let (Err(why), true) = (&said, self.heard) {
             warn!("the supervisor cannot be told anything: {why}");

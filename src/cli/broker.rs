@@ -15,7 +15,7 @@ pub struct BrokerArgs {
     #[arg(long, value_name = "URL", env = "AMQP_URL", hide_env_values = true)]
     url: Vec<Url>,
 
-    /// A file with the password, instead of one in the URL
+    /// A file with the password, instead of one in the URL or in the variable ACKONCE_PASSWORD
     #[arg(long, value_name = "FILE", env = "ACKONCE_PASSWORD_FILE")]
     password_file: Option<PathBuf>,
 }
@@ -41,7 +41,15 @@ impl BrokerArgs {
     ///
     /// A usage failure for the first URL, or the file, that cannot be used.
     pub fn endpoints(&self) -> Result<Vec<Endpoint>, Failure> {
-        let password = self.password_file.as_deref().map(read_password).transpose()?;
+        let given = std::env::var("ACKONCE_PASSWORD").ok().filter(|password| !password.is_empty());
+        let password = match (self.password_file.as_deref(), given) {
+            (Some(_), Some(_)) => {
+                let both = "ACKONCE_PASSWORD: a password file is given too: take one of them out";
+                return Err(Failure::usage(both));
+            }
+            (Some(file), None) => Some(read_password(file)?),
+            (None, given) => given,
+        };
         let mut urls: Vec<&str> =
             self.url.iter().map(|url| url.0.as_str()).filter(|url| !url.trim().is_empty()).collect();
         if urls.is_empty() {

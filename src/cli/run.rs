@@ -30,7 +30,8 @@ pub struct RunArgs {
     /// [default: amqp://127.0.0.1:5672]
     #[arg(long, value_name = "URL")]
     url: Vec<String>,
-    /// File that holds the broker's password [env: ACKONCE_PASSWORD_FILE]
+    /// File that holds the broker's password, which may also be in the variable ACKONCE_PASSWORD
+    /// [env: ACKONCE_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     password_file: Option<String>,
     /// Time between heartbeats, whole seconds [env: ACKONCE_HEARTBEAT] [default: 20s]

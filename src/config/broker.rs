@@ -12,7 +12,7 @@ use super::{
 pub struct BrokerConfig {
     /// At least one; tried in this order.
     pub urls: Vec<BrokerUrl>,
-    /// From the password file; then no URL holds a password.
+    /// Given separately, by itself or in a file; then no URL holds one.
     pub password: Option<Secret>,
     /// Whole seconds, from 1 to 65535.
     pub heartbeat: Duration,
@@ -29,12 +29,18 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 pub(super) fn read(broker: &mut Section) -> BrokerConfig {
     let urls = urls(broker);
     let file = broker.text("password_file", "expected the name of a file that holds the password");
-    let password = file.and_then(|file| {
-        if urls.iter().any(BrokerUrl::has_password) {
-            broker.problem(format!("{}: the URL holds a password too: take one of them out", file.said));
-        }
-        password(broker, &file)
-    });
+    // In a file it would be a secret among settings, which are shown around.
+    let given =
+        if broker.is_override("password") { broker.text("password", "expected a text") } else { None };
+    let separate = given.as_ref().map(|given| &given.said).or(file.as_ref().map(|file| &file.said));
+    if let Some(said) = separate.filter(|_| urls.iter().any(BrokerUrl::has_password)).cloned() {
+        broker.problem(format!("{said}: the URL holds a password too: take one of them out"));
+    }
+    if let (Some(given), Some(file)) = (&given, &file) {
+        broker.problem(format!("{}: {} is given too: take one of them out", given.said, file.said));
+    }
+    let from_file = file.and_then(|file| password(broker, &file));
+    let password = given.map(|given| Secret::new(given.value)).or(from_file);
     let range = Duration::from_secs(1)..=Duration::from_secs(u16::MAX.into());
     let heartbeat = match broker.time("heartbeat", range) {
         Some(heartbeat) if heartbeat.value.subsec_nanos() != 0 => {

@@ -77,6 +77,11 @@ impl Section {
         !self.problems.is_empty()
     }
 
+    /// Whether `key` was given, and not in the file.
+    pub(super) fn is_override(&self, key: &str) -> bool {
+        self.settings.get(key).is_some_and(|setting| !matches!(setting.origin, Origin::File))
+    }
+
     /// Whether `key` was given as exactly that text.
     pub(super) fn is_text(&self, key: &str, text: &str) -> bool {
         match self.settings.get(key).map(|setting| &setting.raw) {
@@ -139,7 +144,7 @@ impl Section {
 
     fn said(&self, key: &str, setting: &Setting) -> String {
         // Whatever stands in a URL's place may be a password, and a header may be a token.
-        let secret = matches!(key, "url" | "http" | "http_headers");
+        let secret = matches!(key, "url" | "password" | "http" | "http_headers");
         let value = if secret { "***".to_owned() } else { shown(&setting.raw) };
         match &setting.origin {
             Origin::File => self.here(&format!("{key} = {value}")),

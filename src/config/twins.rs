@@ -42,6 +42,8 @@ pub(super) const TWINS: &[Twin] = &[
     twin("config", "ACKONCE_CONFIG", At::CommandLine, "config"),
     twin("url", "AMQP_URL", At::Broker, "url"),
     twin("password-file", "ACKONCE_PASSWORD_FILE", At::Broker, "password_file"),
+    // No flag: what stands on a command line can be seen by all.
+    twin("", "ACKONCE_PASSWORD", At::Broker, "password"),
     twin("heartbeat", "ACKONCE_HEARTBEAT", At::Broker, "heartbeat"),
     twin("ledger", "ACKONCE_LEDGER", At::Ledger, "url"),
     twin("retention", "ACKONCE_RETENTION", At::Ledger, "retention"),

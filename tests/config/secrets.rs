@@ -24,6 +24,27 @@ fn a_password_comes_from_a_file_without_its_newline() {
 }
 
 #[test]
+fn a_password_comes_from_a_variable_of_its_own() {
+    let setup = |url: &str| {
+        Setup::new().env("ACKONCE_PASSWORD", "p#/?@:%ü ").args(["--queue", "q", "--url", url, "--log"])
+    };
+    let config = setup("amqp://u@h").load().unwrap();
+    assert_eq!(config.broker.password.as_ref().unwrap().expose(), "p#/?@:%ü ");
+    assert!(!format!("{config:?}").contains("p#"), "{config:?}");
+
+    let both = setup("amqp://u:hidden@h").fails();
+    assert!(
+        both.contains("ACKONCE_PASSWORD=***: the URL holds a password too: take one of them out"),
+        "{both}"
+    );
+    let two = setup("amqp://u@h").env("ACKONCE_PASSWORD_FILE", "/nowhere").fails();
+    assert!(two.contains("ACKONCE_PASSWORD=***: ACKONCE_PASSWORD_FILE=\"/nowhere\" is given too"), "{two}");
+    for report in [both, two] {
+        assert!(!report.contains("hidden") && !report.contains("p#"), "{report}");
+    }
+}
+
+#[test]
 fn a_password_is_never_printed() {
     for url in [
         "amqp://app:hidden@host",

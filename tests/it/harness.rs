@@ -30,7 +30,7 @@ pub use endpoint::{Endpoint, Reply, Request, answer};
 pub use node::Node;
 pub use path::{Path, Way};
 pub use process::{Process, ackonce, child_pids, children, is_alive};
-pub use terminal::{Terminal, has_colours, seen};
+pub use terminal::{has_colours, seen};
 
 /// How long anything may take that is expected to happen.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -102,45 +102,6 @@ impl World {
         arguments: &[&str],
     ) -> Process {
         Process::start(self.command(change, arguments), self.folder.path())
-    }
-
-    /// The same with a terminal as standard error.
-    pub fn worker_on_terminal(
-        &self,
-        change: impl FnOnce(&mut std::process::Command),
-        arguments: &[&str],
-    ) -> (Process, Terminal) {
-        let printed = self.path("printed");
-        let output = fs::File::create(&printed).expect("a file").into();
-        self.start_on_terminal(change, arguments, |_| (output, printed))
-    }
-
-    /// The same with a terminal as standard output and standard error.
-    pub fn worker_on_terminal_alone(&self, arguments: &[&str]) -> (Process, Terminal) {
-        self.start_on_terminal(
-            |_| {},
-            arguments,
-            |device| (device.try_clone().expect("a second handle").into(), self.path("terminal")),
-        )
-    }
-
-    fn start_on_terminal(
-        &self,
-        change: impl FnOnce(&mut std::process::Command),
-        arguments: &[&str],
-        output: impl FnOnce(&std::os::fd::OwnedFd) -> (std::process::Stdio, PathBuf),
-    ) -> (Process, Terminal) {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let record = self.path(&format!("terminal-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
-        let (terminal, device) = Terminal::new(&record);
-        let mut command = self.command(
-            |command| {
-                command.env("TERM", "xterm");
-            },
-            arguments,
-        );
-        change(&mut command);
-        (Process::start_with(command, output(&device), (device.into(), record)), terminal)
     }
 
     fn command(

@@ -129,6 +129,34 @@ async fn a_drain_is_told_and_asks_for_time() {
     worker.ended(LIMIT).await.expect_exit(0);
 }
 
+/// A SIGHUP is told as a reload with its time, and its end, whether the configuration was good or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_is_told_from_its_begin_to_its_end() {
+    let world = World::new("notify.reload").await;
+    let mut ears = Ears::at(&world);
+    let file = world.path("ackonce.toml");
+    let write = |top: &str| {
+        let worker = format!("{top}\n[[worker]]\nqueue = \"{}\"\nlog = true\n", world.queue);
+        std::fs::write(&file, worker).unwrap();
+    };
+    write("");
+    let worker = supervised(&world, &["--config", file.to_str().unwrap()]);
+    let (mut seen, _) = ears.until("STATUS=consuming from", 0).await;
+    for (top, says) in
+        [("log_level = \"debug\"", "read the configuration again"), ("nonsense = 1", "stays as it was")]
+    {
+        write(top);
+        worker.signal(Signal::HUP);
+        let (reloading, _) = ears.until("RELOADING=1", seen).await;
+        let (time, _) = ears.until("MONOTONIC_USEC=", reloading).await;
+        let (ready, _) = ears.until("READY=1", reloading).await;
+        assert!(time == reloading + 1 && ready > time, "{:?}", ears.heard);
+        worker.until_said(says).await;
+        seen = ready;
+    }
+    worker.terminate().await.expect_exit(0);
+}
+
 /// A name in the abstract namespace is as good as a path; what is neither is warned of and changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_abstract_socket_is_reached_and_a_bad_one_is_no_obstacle() {
@@ -224,7 +252,7 @@ async fn the_watchdog_starves_when_a_loop_is_stuck() {
     let supervisor =
         Supervisor::at(world.path("notify").as_os_str(), Some(Duration::from_millis(400))).unwrap();
     let told = Told { queue: worker.policy.queue.clone(), signs };
-    let notifying = supervisor.start(vec![told], stopped.clone(), LIMIT).unwrap();
+    let notifying = supervisor.start(vec![told], stopped.clone(), watch::channel(false).1, LIMIT).unwrap();
     let running = tokio::spawn(worker.run(stopped));
     ears.until("STATUS=consuming", 0).await;
     ears.until("WATCHDOG=1", 0).await;

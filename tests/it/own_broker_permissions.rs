@@ -228,7 +228,7 @@ async fn works(node: &Node, url: &str, what: &str, permissions: &dyn Fn(&str) ->
             let exchange = ["publish", "--exchange", "amq.fanout", "--routing-key", "k", "x"];
             command(&world, &exchange).await
         }
-        "ackonce dead list, show, purge" => {
+        "ackonce dead list, show, purge; dead letters on the status page" => {
             let (_connection, channel) = connect(&node.url).await;
             publish(&channel, "", &format!("{queue}.dead"), b"x", lapin::BasicProperties::default()).await;
             command(&world, &["dead", "purge", "--queue", &queue, "--all", "--yes"]).await
@@ -284,4 +284,46 @@ async fn a_missing_permission_is_named_own_broker() {
     world.queue.push_str(".new");
     let ended = world.worker(&["--log"]).ended(LIMIT).await;
     ended.expect_exit(1).expect_said("403").expect_said("making it takes configure permission");
+}
+
+/// The password by itself, in a variable or in a file, with a URL that names only the user; for `run` and for `publish`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_from_a_variable_or_a_file_logs_in_own_broker() {
+    let node = Node::start_new();
+    let mut world = World::at(&node.url, "password").await;
+    world.declare(&world.queue, "quorum").await;
+    world.url = with_user(&node).replace(&format!(":{PASSWORD}@"), "@");
+    permit(&node, &[".*".into(), ".*".into(), ".*".into()]);
+    let file = world.path("password");
+    std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    for (name, value) in [
+        ("ACKONCE_PASSWORD", PASSWORD),
+        ("ACKONCE_PASSWORD_FILE", file.to_str().unwrap()),
+        ("ACKONCE_PASSWORD", "wrong"),
+    ] {
+        let mut publish = ackonce();
+        publish.args(["publish", "--queue", &world.queue, "--message-id", name, "x"]);
+        publish.env("AMQP_URL", &world.url).env(name, value);
+        let published = Process::start(publish, world.folder.path()).ended(LIMIT).await;
+        let worker = world.worker_with(
+            |command| {
+                command.env(name, value);
+            },
+            &["--exec", &world.handler("env > env", "")],
+        );
+        if value == "wrong" {
+            published.expect_exit(1).expect_said("wrong user or password?");
+            worker.ended(LIMIT).await.expect_exit(1).expect_said("wrong user or password?");
+            continue;
+        }
+        published.expect_exit(0);
+        until("it is done", LIMIT, async || world.effects().last().is_some_and(|key| key == name)).await;
+        assert!(
+            !world.lines("env").iter().any(|line| line.contains(PASSWORD)),
+            "a handler is given the password"
+        );
+        let ended = worker.terminate().await;
+        ended.expect_exit(0);
+        assert!(!ended.said.contains(PASSWORD), "{}", ended.said);
+    }
 }

@@ -72,7 +72,7 @@ fn whoever_opens_at_the_same_time_opens_the_same_ledger() {
         let claims: Vec<Claim> = thread::scope(|scope| {
             let opener = || {
                 barrier.wait();
-                let opened = SqliteLedger::open(place.path(), options());
+                let opened = SqliteLedger::open(place.path(), SqliteOptions::default());
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 let claimed = opened.map(|ledger| {
                     runtime.block_on(async {

@@ -17,9 +17,9 @@ use tracing::{error, info, warn};
 
 use super::RunArgs;
 use crate::{
-    broker::Password,
+    broker::{Endpoint, Password},
     cli::{Failure, logging},
-    config::{Config, Problems},
+    config::{BrokerConfig, Config, Problems},
     worker::Stop,
 };
 
@@ -38,12 +38,13 @@ impl Hangups {
     }
 
     /// Answers each with a look at the configuration that `args` name, for ever. `password` is the one in use, if
-    /// it came from a file.
+    /// it came from a file. `reloading` is true meanwhile.
     pub(super) async fn answer(
         mut self,
         args: RunArgs,
         password: Option<Password>,
         stop: Arc<watch::Sender<Stop>>,
+        reloading: watch::Sender<bool>,
     ) {
         let args = Arc::new(args);
         while self.signal.recv().await.is_some() {
@@ -54,13 +55,27 @@ impl Hangups {
                 continue;
             }
             let again = args.clone();
+            reloading.send_replace(true);
             match spawn_blocking(move || again.config()).await {
                 Ok(Ok(config)) => take_over(&config, password.as_ref()),
                 Ok(Err(problems)) => refuse(&problems),
                 Err(panic) => error!("the configuration cannot be read again: {panic}"),
             }
+            reloading.send_replace(false);
         }
     }
+}
+
+/// The endpoints with the one password that can be exchanged, if it came from a file.
+pub(super) fn sharing_password(
+    endpoints: Vec<Endpoint>,
+    broker: &BrokerConfig,
+) -> (Vec<Endpoint>, Option<Password>) {
+    let Some(password) = broker.password.as_ref().map(|password| Password::new(password.expose())) else {
+        return (endpoints, None);
+    };
+    let endpoints = endpoints.into_iter().map(|endpoint| endpoint.with_password(password.clone())).collect();
+    (endpoints, Some(password))
 }
 
 fn take_over(config: &Config, password: Option<&Password>) {

@@ -16,7 +16,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    broker::{Endpoint, Outlet, Password, Publisher, Rejects, Source},
+    broker::{Endpoint, Outlet, Publisher, Rejects, Source},
     cli::Failure,
     config::{BrokerConfig, BrokerUrl, Config, WorkerConfig},
     ledger::{Ledger, prune::Pruner},
@@ -26,7 +26,10 @@ use crate::{
 
 pub(in crate::cli) use self::handlers::{check, probe};
 use self::onlookers::{Door, Onlookers};
-use super::{RunArgs, reload::Hangups};
+use super::{
+    RunArgs,
+    reload::{self, Hangups},
+};
 
 /// For the last spans, after everything else.
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
@@ -42,13 +45,12 @@ const PUBLISH_WINDOW: usize = 100;
 /// what ended a worker. The other workers are drained then.
 pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> {
     let hangups = Hangups::catch()?;
-    let password = config.broker.password.as_ref().map(|password| Password::new(password.expose()));
-    let endpoints: Vec<_> =
-        endpoints(&config.broker)?.into_iter().map(|endpoint| sharing(endpoint, password.as_ref())).collect();
+    let (endpoints, password) = reload::sharing_password(endpoints(&config.broker)?, &config.broker);
     let door = config.listen.as_ref().map(Door::open).transpose()?;
     let prepared = handlers::prepare(&config.workers).await?;
     let stop = stop_on_signals()?;
-    tokio::spawn(hangups.answer(args, password, stop.clone()));
+    let (reload, reloading) = watch::channel(false);
+    tokio::spawn(hangups.answer(args, password, stop.clone(), reload));
     let ledger = Arc::new(ledger::open(&config.ledger).await?);
     let handlers = handlers::within(&ledger, prepared).await?;
     let telemetry = Telemetry::from_env();
@@ -80,7 +82,7 @@ pub(super) async fn serve(config: Config, args: RunArgs) -> Result<(), Failure> 
         workers.spawn(async move { (queue, worker.run(stop).await) });
     }
     // Until all workers have ended.
-    let told = onlookers.tell(&stop, config.drain_timeout)?;
+    let told = onlookers.tell(&stop, reloading, config.drain_timeout)?;
     // Ends with its sender.
     let (_pruning, stop_pruning) = watch::channel(false);
     tokio::spawn(Pruner::new(ledger, config.ledger.retention).run(stop_pruning));
@@ -103,14 +105,6 @@ fn source(worker: &WorkerConfig, endpoints: &[Endpoint]) -> Source {
         prefetch: policy.prefetch,
         rejects: (policy.dead_letter == DeadLetter::Reject)
             .then(|| Rejects { exchange: worker.dead_letter_exchange.clone() }),
-    }
-}
-
-/// The endpoint with the one password that can be exchanged, if it came from a file.
-fn sharing(endpoint: Endpoint, password: Option<&Password>) -> Endpoint {
-    match password {
-        Some(password) => endpoint.with_password(password.clone()),
-        None => endpoint,
     }
 }
 

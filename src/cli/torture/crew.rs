@@ -64,7 +64,8 @@ impl Crew {
         let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
             let ours = name.as_encoded_bytes().starts_with(b"ACKONCE_");
-            if ours && name != "ACKONCE_PASSWORD_FILE" && name != STACK_IS_OURS {
+            let kept = ["ACKONCE_PASSWORD", "ACKONCE_PASSWORD_FILE", STACK_IS_OURS];
+            if ours && !kept.iter().any(|kept| name == *kept) {
                 command.env_remove(name);
             }
         }

@@ -1,12 +1,21 @@
 //! A terminal (a pseudo-terminal's other end) that a child's standard error is, and what is to be seen on it.
 
-use std::{fs::File, io::Write, os::fd::OwnedFd, path::Path};
+use std::{
+    fs::File,
+    io::Write,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver, task::JoinHandle};
+
+use super::{Process, World};
 
 /// So high that nothing scrolls out of it.
 const ROWS: u16 = 1000;
@@ -43,6 +52,47 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         self.reading.abort();
+    }
+}
+
+impl World {
+    /// A worker as [`World::worker_with`] starts it, with a terminal as standard error.
+    pub fn worker_on_terminal(
+        &self,
+        change: impl FnOnce(&mut Command),
+        arguments: &[&str],
+    ) -> (Process, Terminal) {
+        let printed = self.path("printed");
+        let output = File::create(&printed).expect("a file").into();
+        self.start_on_terminal(change, arguments, |_| (output, printed))
+    }
+
+    /// The same with a terminal as standard output and standard error.
+    pub fn worker_on_terminal_alone(&self, arguments: &[&str]) -> (Process, Terminal) {
+        self.start_on_terminal(
+            |_| {},
+            arguments,
+            |device| (device.try_clone().expect("a second handle").into(), self.path("terminal")),
+        )
+    }
+
+    fn start_on_terminal(
+        &self,
+        change: impl FnOnce(&mut Command),
+        arguments: &[&str],
+        output: impl FnOnce(&OwnedFd) -> (Stdio, PathBuf),
+    ) -> (Process, Terminal) {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let record = self.path(&format!("terminal-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+        let (terminal, device) = Terminal::new(&record);
+        let mut command = self.command(
+            |command| {
+                command.env("TERM", "xterm");
+            },
+            arguments,
+        );
+        change(&mut command);
+        (Process::start_with(command, output(&device), (device.into(), record)), terminal)
     }
 }
 

@@ -75,7 +75,7 @@ impl Onlookers {
         signs
     }
 
-    /// Tells them from now on: that all is set up, and how the workers are.
+    /// Tells them from now on: that all is set up, how the workers are, and while the configuration is read again.
     ///
     /// # Errors
     ///
@@ -83,12 +83,13 @@ impl Onlookers {
     pub(super) fn tell(
         self,
         stop: &watch::Sender<Stop>,
+        reloading: watch::Receiver<bool>,
         drain_timeout: Duration,
     ) -> Result<ToldAll, Failure> {
         let listening = self.http.map(|(listener, watched)| listener.start(watched));
         let limit = drain_timeout + DRAIN_REST;
-        let notifying =
-            self.supervisor.map(|supervisor| supervisor.start(self.told, stop.subscribe(), limit));
+        let start = |supervisor: Supervisor| supervisor.start(self.told, stop.subscribe(), reloading, limit);
+        let notifying = self.supervisor.map(start);
         Ok(ToldAll {
             _listening: listening.transpose().map_err(Failure::failed)?,
             _notifying: notifying.transpose().map_err(Failure::failed)?,
