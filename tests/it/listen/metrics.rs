@@ -14,7 +14,9 @@ use super::{
 async fn scrape(port: u16) -> Scrape {
     let (status, text) = get(port, "/metrics").await;
     assert_eq!(status, 200, "{text}");
-    Scrape::parse(&text)
+    let scrape = Scrape::parse(&text);
+    scrape.check_with_another_reader();
+    scrape
 }
 
 /// Ten deliveries: two duplicates, one message that failed once, one that gave up.

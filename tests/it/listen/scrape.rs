@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use openmetrics_parser::{PrometheusType, PrometheusValue, prometheus::parse_prometheus};
+
 type Labels = BTreeMap<String, String>;
 
 /// One scrape.
@@ -37,6 +39,27 @@ impl Scrape {
         }
         scrape.check_histograms();
         scrape
+    }
+
+    /// The same text, read by another's parser: the same families, as many samples in each, and the same totals.
+    pub(super) fn check_with_another_reader(&self) {
+        let theirs =
+            parse_prometheus(&self.text).unwrap_or_else(|error| panic!("{error:?} in\n{}", self.text));
+        let types: BTreeMap<_, _> = theirs
+            .families
+            .values()
+            .map(|family| (family.family_name.clone(), family.family_type.to_string()))
+            .collect();
+        assert_eq!(types, self.types, "left: theirs; right: ours");
+        for family in theirs.families.values() {
+            let values: Vec<f64> = family.iter_samples().map(|sample| total(&sample.value)).collect();
+            let name = match family.family_type {
+                PrometheusType::Histogram => format!("{}_count", family.family_name),
+                _ => family.family_name.clone(),
+            };
+            let ours = self.samples.keys().filter(|(sample, _)| *sample == name).count();
+            assert_eq!((values.len(), values.iter().sum::<f64>()), (ours, self.sum(&name)), "{name}");
+        }
     }
 
     /// The value of a sample that must be there.
@@ -95,6 +118,16 @@ impl Scrape {
                 "{base}"
             );
         }
+    }
+}
+
+/// A histogram's is its count.
+fn total(value: &PrometheusValue) -> f64 {
+    match value {
+        PrometheusValue::Counter(counter) => counter.value.as_f64(),
+        PrometheusValue::Gauge(number) | PrometheusValue::Unknown(number) => number.as_f64(),
+        PrometheusValue::Histogram(histogram) => histogram.count.map_or(f64::NAN, |count| count as f64),
+        PrometheusValue::Summary(_) => f64::NAN,
     }
 }
 
