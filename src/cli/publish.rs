@@ -21,6 +21,8 @@ use crate::{
     message::Properties,
 };
 use input::Input;
+#[cfg(fuzzing)]
+pub use input::lines_of;
 use properties::PropertyArgs;
 use report::Report;
 

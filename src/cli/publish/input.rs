@@ -1,7 +1,9 @@
 //! What is published: bodies from the command line, a file, stdin or its lines; their ids and copies.
 
+mod lines;
+
 use std::{
-    io::{self, BufRead, BufReader, Read},
+    io::{self, Read},
     path::Path,
     sync::Arc,
     vec,
@@ -10,11 +12,11 @@ use std::{
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+#[cfg(fuzzing)]
+pub use self::lines::lines_of;
+use self::lines::read_lines;
 use super::PublishArgs;
 use crate::cli::Failure;
-
-/// Lines read ahead of what is sent.
-const READ_AHEAD_LINES: usize = 256;
 
 /// One message to be published once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -259,35 +261,6 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
     let name = if path == Path::new("-") { "stdin".into() } else { path.display().to_string() };
     Failure::usage(format!("cannot read {name}: {error}"))
-}
-
-/// On a thread of its own: a terminal or pipe may stay silent for ever, and a signal must still be heard.
-fn read_lines(input: Box<dyn Read + Send>) -> Result<mpsc::Receiver<io::Result<Vec<u8>>>, String> {
-    let (sender, lines) = mpsc::channel(READ_AHEAD_LINES);
-    let thread = std::thread::Builder::new().name("lines".into()).spawn(move || {
-        let mut input = BufReader::new(input);
-        loop {
-            let mut line = Vec::new();
-            let result = match input.read_until(b'\n', &mut line) {
-                Ok(0) => return,
-                Ok(_) => {
-                    if line.last() == Some(&b'\n') {
-                        line.pop();
-                        if line.last() == Some(&b'\r') {
-                            line.pop();
-                        }
-                    }
-                    Ok(line)
-                }
-                Err(error) => Err(error),
-            };
-            let failed = result.is_err();
-            if sender.blocking_send(result).is_err() || failed {
-                return;
-            }
-        }
-    });
-    thread.map(|_| lines).map_err(|error| format!("no thread to read lines: {error}"))
 }
 
 /// Fisher and Yates, by SplitMix64: the same seed gives the same order on every machine.
