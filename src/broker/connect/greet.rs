@@ -63,8 +63,10 @@ async fn greeted(
         stream = secured.map_err(|error| tls::failed(has_certificate, &error))?;
     }
     let lost = |error| tls::refused(has_certificate, &error).unwrap_or_else(|| no_amqp(address));
-    stream.write_all(b"AMQP\x00\x00\x09\x01").await.map_err(lost)?;
-    stream.flush().await.map_err(lost)?;
+    // Whoever hangs up amid this has said why before, if at all; so what it said is read, written or not.
+    if stream.write_all(b"AMQP\x00\x00\x09\x01").await.is_ok() {
+        let _ = stream.flush().await;
+    }
     let mut head = [0; 7];
     stream.read_exact(&mut head).await.map_err(lost)?;
     let [kind, _, _, length @ ..] = head;
