@@ -39,7 +39,8 @@ pub trait Handler: Send + Sync {
     /// itself must not block; the work belongs into the future.
     fn handle(&self, work: Work) -> BoxFuture<'static, Verdict>;
 
-    /// Whether a run takes time. One that does not is given as many slots as there are deliveries.
+    /// Whether a run takes time. One that does not is given as many slots as there are deliveries, and is polled by
+    /// the worker's own loop: whatever blocks in it would hold all messages up.
     fn waits(&self) -> bool {
         true
     }

@@ -38,7 +38,7 @@ impl Hangups {
     }
 
     /// Answers each with a look at the configuration that `args` name, for ever. `password` is the one in use, if
-    /// it came from a file. `reloading` is true meanwhile.
+    /// it is not in a URL. `reloading` is true meanwhile.
     pub(super) async fn answer(
         mut self,
         args: RunArgs,
@@ -66,7 +66,8 @@ impl Hangups {
     }
 }
 
-/// The endpoints with the one password that can be exchanged, if it came from a file.
+/// The endpoints with the one password that can be exchanged, if one is given beside their URLs. (A variable's stays
+/// what it is for as long as the process lives.)
 pub(super) fn sharing_password(
     endpoints: Vec<Endpoint>,
     broker: &BrokerConfig,
