@@ -85,7 +85,7 @@ enum Recorder {
 }
 
 /// How long a poll of the ledger's progress waits for the next one.
-const POLL: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(1);
 /// The same where a poll reads the whole ledger.
 const SLOW_POLL: Duration = Duration::from_millis(200);
 /// Unconfirmed messages at the same time.

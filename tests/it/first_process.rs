@@ -136,9 +136,11 @@ async fn an_interrupt_from_a_terminal_is_one_signal() {
         .chain(command.get_args())
         .map(|word| format!("'{}'", word.to_str().unwrap()))
         .collect();
-    // script(1) gives it a terminal, and passes on what is typed.
+    // script(1) gives it a terminal, and passes on what is typed. Which shell runs the line depends on $SHELL, and
+    // one that waited for it would die of the interrupt itself: none is to be left.
+    let line = format!("exec {}", line.join(" "));
     let mut typed = Command::new("script");
-    typed.args(["--quiet", "--return", "--flush", "--command", &line.join(" ")]).arg(world.path("screen"));
+    typed.args(["--quiet", "--return", "--flush", "--command", &line]).arg(world.path("screen"));
     typed.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(world.folder.path());
     let mut typed = typed.spawn().expect("script starts (util-linux, or bsdutils)");
     let mut keyboard = typed.stdin.take().unwrap();

@@ -52,7 +52,7 @@ fn torture_of_sql_finds_nothing_lost_and_nothing_doubled() {
             assert_eq!(report[name], expected, "{name}: {report}");
         }
         assert!(report["sent"].as_u64() >= Some(2000), "{report}");
-        assert!(report["amid_work"].as_u64() >= Some(5), "{report}");
+        assert!(report["amid_work"].as_u64() >= Some(9), "not even half of the faults found work: {report}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "it leaves nothing behind");
 }

@@ -121,7 +121,7 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// A worker that does not end in time, or not with status 0.
+    /// A worker that does not end in time, or not as it should.
     pub(super) async fn stop_all(&mut self) -> Result<(), Failure> {
         self.check()?;
         for child in self.workers.iter().flatten() {
@@ -132,7 +132,7 @@ impl Crew {
         for worker in 0..self.workers.len() {
             let Some(mut child) = self.workers[worker].take() else { continue };
             match timeout(STOP_LIMIT, child.wait()).await {
-                Ok(Ok(status)) if status.success() => {}
+                Ok(Ok(status)) if status.success() || died_young(status) => {}
                 Ok(Ok(status)) => return Err(self.ended(worker, status)),
                 Ok(Err(error)) => return Err(Failure::failed(error)),
                 Err(_) => {
@@ -151,4 +151,9 @@ impl Crew {
             let _ = child.kill().await;
         }
     }
+}
+
+/// Asked to stop before it could hear of it: a process that has only just started dies of the signal.
+fn died_young(status: ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(Signal::TERM.as_raw())
 }

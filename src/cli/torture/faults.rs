@@ -1,10 +1,8 @@
 //! When which worker is killed, and when the connections are cut.
 
-use std::time::Duration;
-
 use tokio::{
     sync::watch,
-    time::{Instant, sleep},
+    time::{Instant, sleep_until},
 };
 
 use crate::{
@@ -14,11 +12,9 @@ use crate::{
 
 use super::{POLL, TortureArgs, crew::Crew, path::Path};
 
-/// Between the moment's coming and the blow, at most: so that it is not always the start of a batch.
-const DELAY_MAX_US: u64 = 20_000;
-
-/// The messages are sent in as many shares as there are faults, plus one. Each fault comes at a random moment
-/// in which its share is being worked on.
+/// The messages are sent in as many shares as there are faults, plus one. The first share shows how long one takes;
+/// then each fault comes at a random moment of the shortest time that a share has taken so far. So it meets work
+/// nearly always, however fast this machine, the broker and the handler are.
 pub(super) struct Faults {
     order: Vec<Fault>,
     share: u32,
@@ -37,7 +33,7 @@ enum Fault {
 pub(super) struct Happened {
     pub(super) kills: u32,
     pub(super) cuts: u32,
-    /// Faults at whose moment messages of the share were not yet claimed.
+    /// Faults at whose moment messages that had been sent, or were being sent, were not yet claimed.
     pub(super) amid_work: u32,
 }
 
@@ -71,15 +67,25 @@ impl Faults {
         bar: &mut Bar,
     ) -> Result<Happened, Failure> {
         let mut happened = Happened::default();
-        for (index, fault) in std::mem::take(&mut self.order).into_iter().enumerate() {
-            let before = u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(self.share);
-            let end = before.saturating_add(self.share).min(args.messages);
-            // Fewer messages than faults: the last ones come when nothing is left.
-            let moment = if before < end { self.random.u32(before..end) } else { end };
-            wait_until_claimed(moment, args, reader, crew, bar).await?;
-            sleep(Duration::from_micros(self.random.u64(..=DELAY_MAX_US))).await;
-            let claimed = reader.claimed().map_err(Failure::failed)?;
-            happened.amid_work += u32::from(claimed < u64::from(end));
+        let mut watch = Watch { args, reader, bar };
+        // Not counted: how long the workers take to start.
+        watch.until_claimed(1, None, crew).await?;
+        let begun = Instant::now();
+        watch.until_claimed(self.share.min(args.messages), None, crew).await?;
+        let mut shortest = begun.elapsed();
+        let mut end = self.share;
+        for fault in std::mem::take(&mut self.order) {
+            // With fewer messages than faults, the last ones come when nothing is left.
+            let something_left = end < args.messages;
+            end = end.saturating_add(self.share).min(args.messages);
+            self.allowed.send_replace(end);
+            let sent = Instant::now();
+            let moment = sent + shortest.mul_f64(self.random.f64());
+            if watch.until_claimed(end, Some(moment), crew).await? {
+                happened.amid_work += 1;
+            } else if something_left {
+                shortest = shortest.min(sent.elapsed());
+            }
             match (fault, path) {
                 (Fault::Cut, Some(path)) => {
                     path.cut();
@@ -91,38 +97,51 @@ impl Faults {
                     happened.kills += 1;
                 }
             }
-            self.allowed.send_replace(end.saturating_add(self.share));
+            watch.until_claimed(end, None, crew).await?;
         }
-        self.allowed.send_replace(args.messages);
         Ok(happened)
     }
 }
 
-async fn wait_until_claimed(
-    count: u32,
-    args: &TortureArgs,
-    reader: &SqliteReader,
-    crew: &mut Crew,
-    bar: &mut Bar,
-) -> Result<(), Failure> {
-    let (mut last, mut moved) = (0, Instant::now());
-    loop {
-        crew.check()?;
-        let claimed = reader.claimed().map_err(Failure::failed)?;
-        bar.step(claimed);
-        if claimed >= u64::from(count) {
-            return Ok(());
+/// The ledger's progress, as far as anybody waits for it.
+struct Watch<'a> {
+    args: &'a TortureArgs,
+    reader: &'a SqliteReader,
+    bar: &'a mut Bar,
+}
+
+impl Watch<'_> {
+    /// Until so many messages are claimed, or the moment has come: whether some are not yet claimed then.
+    async fn until_claimed(
+        &mut self,
+        count: u32,
+        moment: Option<Instant>,
+        crew: &mut Crew,
+    ) -> Result<bool, Failure> {
+        let (mut last, mut moved) = (0, Instant::now());
+        loop {
+            crew.check()?;
+            let claimed = self.reader.claimed().map_err(Failure::failed)?;
+            self.bar.step(claimed);
+            if claimed >= u64::from(count) {
+                return Ok(false);
+            }
+            let now = Instant::now();
+            if moment.is_some_and(|moment| now >= moment) {
+                return Ok(true);
+            }
+            if claimed != last {
+                (last, moved) = (claimed, now);
+            }
+            if moved.elapsed() > self.args.patience {
+                let patience = humantime::format_duration(self.args.patience);
+                return Err(Failure::failed(format!(
+                    "no new message was taken for {patience}: {claimed} of {} so far",
+                    self.args.messages
+                )));
+            }
+            let next = now + POLL;
+            sleep_until(moment.map_or(next, |moment| moment.min(next))).await;
         }
-        if claimed != last {
-            (last, moved) = (claimed, Instant::now());
-        }
-        if moved.elapsed() > args.patience {
-            let patience = humantime::format_duration(args.patience);
-            return Err(Failure::failed(format!(
-                "no new message was taken for {patience}: {claimed} of {} so far",
-                args.messages
-            )));
-        }
-        sleep(POLL).await;
     }
 }
