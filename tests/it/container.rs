@@ -78,6 +78,10 @@ fn the_builder_is_given_enough() {
         let copied = Command::new("cp").arg("-R").arg(root.join(name)).arg(&to).status().expect("cp starts");
         assert!(copied.success(), "{name}");
     }
+    assert!(
+        folder.path().join(".cargo/config.toml").exists(),
+        "SQLite would be built with another configuration"
+    );
     let manifest: toml::Table = read("Cargo.toml").parse().expect("TOML");
     let mut targets = 0;
     for (kind, place) in
