@@ -3,7 +3,8 @@
 use std::{
     env,
     ffi::OsString,
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -27,6 +28,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct Crew {
     /// `None` where none runs.
     workers: Vec<Option<Child>>,
+    /// The length of each one's log when it was started: those before it have written there too.
+    logs_before: Vec<u64>,
     arguments: Vec<OsString>,
     /// Holds passwords: passed on in the environment alone.
     urls: String,
@@ -38,6 +41,7 @@ impl Crew {
         let urls: Vec<&str> = plan.config.broker.urls.iter().map(|url| url.expose()).collect();
         Self {
             workers: (0..workers).map(|_| None).collect(),
+            logs_before: vec![0; workers as usize],
             arguments: plan.arguments.clone(),
             urls: urls.join(" "),
             folder: plan.folder.clone(),
@@ -59,7 +63,9 @@ impl Crew {
             Failure::failed(format!("cannot start a worker: {what}: {error}"))
         };
         let said = OpenOptions::new().create(true).append(true).open(&log);
-        let said = said.map_err(|error| cannot(&log.display().to_string(), error))?;
+        let said = said.and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (before, said) = said.map_err(|error| cannot(&log.display().to_string(), error))?;
+        self.logs_before[worker] = before;
         let program = env::current_exe().map_err(|error| cannot("this program", error))?;
         let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
@@ -113,6 +119,15 @@ impl Crew {
         Failure::failed(format!("a worker ended by itself ({status}): see {}", self.log(worker).display()))
     }
 
+    /// Asked to stop before it could hear of it: a process that has only just started, and has taken nothing, dies of
+    /// the signal.
+    fn died_young(&self, worker: usize, status: ExitStatus) -> bool {
+        let said = fs::read(self.log(worker)).unwrap_or_default();
+        let before = usize::try_from(self.logs_before[worker]).unwrap_or(usize::MAX);
+        let said = String::from_utf8_lossy(said.get(before..).unwrap_or_default());
+        status.signal() == Some(Signal::TERM.as_raw()) && !said.contains("consuming from")
+    }
+
     fn log(&self, worker: usize) -> PathBuf {
         self.folder.join(format!("worker-{worker}.log"))
     }
@@ -132,7 +147,7 @@ impl Crew {
         for worker in 0..self.workers.len() {
             let Some(mut child) = self.workers[worker].take() else { continue };
             match timeout(STOP_LIMIT, child.wait()).await {
-                Ok(Ok(status)) if status.success() || died_young(status) => {}
+                Ok(Ok(status)) if status.success() || self.died_young(worker, status) => {}
                 Ok(Ok(status)) => return Err(self.ended(worker, status)),
                 Ok(Err(error)) => return Err(Failure::failed(error)),
                 Err(_) => {
@@ -151,9 +166,4 @@ impl Crew {
             let _ = child.kill().await;
         }
     }
-}
-
-/// Asked to stop before it could hear of it: a process that has only just started dies of the signal.
-fn died_young(status: ExitStatus) -> bool {
-    std::os::unix::process::ExitStatusExt::signal(&status) == Some(Signal::TERM.as_raw())
 }

@@ -71,7 +71,7 @@ impl Faults {
         // Not counted: how long the workers take to start.
         watch.until_claimed(1, None, crew).await?;
         let begun = Instant::now();
-        watch.until_claimed(self.share.min(args.messages), None, crew).await?;
+        watch.until_claimed(self.share, None, crew).await?;
         let mut shortest = begun.elapsed();
         let mut end = self.share;
         for fault in std::mem::take(&mut self.order) {
